@@ -1,0 +1,69 @@
+# One command per thing that a developer does. `make` alone lists them.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+
+# What an install is made of. Python files are read in place, but which folders are packages is written down.
+BUILT_FROM := pyproject.toml constraints.txt CMakeLists.txt $(wildcard kernels/cpu/*.cpp kernels/cpu/*.hpp)
+PACKAGES   := $(sort $(shell find deltastore kernels -name __init__.py))
+SCRIPTS    := $(wildcard spec/*.py examples/*.py)
+
+.PHONY: help demo test check lint types layers format schema vectors clean always
+
+help:
+	@echo 'make demo      a trainer and an engine on this machine'
+	@echo 'make test      everything that must hold: check, then all tests'
+	@echo 'make check     the fast part: ruff, mypy, the direction of imports'
+	@echo 'make format    rewrite the Python files as ruff formats them'
+	@echo 'make schema    write the JSON Schemas in spec/schema/ again'
+	@echo 'make vectors   write the test vectors in spec/vectors/ again'
+	@echo 'make clean     remove what was built; $(VENV) stays'
+
+demo: $(VENV)/installed-demo
+	$(BIN)/deltastore demo
+
+test: check
+	$(BIN)/python -m pytest
+
+check: lint types layers
+
+lint: $(VENV)/installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+# mypy does not see through an editable install, so it gets the package as a wheel would lay it out.
+types: $(VENV)/installed-dev
+	@rm -rf build/types
+	@mkdir -p build/types/deltastore
+	@for entry in deltastore/*; do ln -s "../../../$$entry" build/types/deltastore/; done
+	@ln -s ../../../kernels build/types/deltastore/kernels
+	MYPYPATH=build/types $(BIN)/mypy -p deltastore -p tests
+	@set -e; for script in $(SCRIPTS); do MYPYPATH=build/types $(BIN)/mypy "$$script"; done
+
+layers: $(VENV)/installed-dev
+	$(BIN)/python -m pytest -q tests/test_layers.py
+
+format: $(VENV)/installed-dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+schema: $(VENV)/installed-dev
+	$(BIN)/python -m spec.schema.write
+
+vectors: $(VENV)/installed-dev
+	$(BIN)/python -m spec.vectors.write
+
+clean:
+	rm -rf build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find deltastore kernels tests spec examples -type d -name __pycache__ -prune -exec rm -rf {} +
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/packages: always | $(VENV)/bin/python
+	@echo '$(PACKAGES)' | cmp -s - $@ || echo '$(PACKAGES)' > $@
+
+$(VENV)/installed-%: $(BUILT_FROM) $(VENV)/packages
+	$(BIN)/python -m pip install --disable-pip-version-check --quiet -c constraints.txt -e '.[$*]'
+	@touch $@

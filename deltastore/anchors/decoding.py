@@ -1,0 +1,69 @@
+"""Taking chunks out of an encoded shard without copying it (SPEC section "Anchors").
+
+A shard is its chunks, each followed by a CRC-32C of 4 bytes, then an index of (offset, length) pairs of
+64-bit integers, row-major over the shard's chunks, then the index's CRC-32C. The sha256 of the whole object
+was checked before, so the checksums inside it are not computed again.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import numpy as np
+
+from deltastore.anchors.sharding import ShardGrid
+from deltastore.errors import CorruptError
+from deltastore.format.dtypes import Dtype
+from deltastore.layout.weights import Bits
+
+__all__ = ["CHECKSUM_BYTES", "DecodedShard", "most_bytes"]
+
+CHECKSUM_BYTES: Final = 4
+_ENTRY_BYTES: Final = 16
+_ABSENT: Final = (1 << 64) - 1
+
+
+def most_bytes(grid: ShardGrid, element: Dtype) -> int:
+    """Bytes of a shard that holds all its chunks: no shard is longer."""
+    chunk = math.prod(grid.chunks.chunk) * element.itemsize + CHECKSUM_BYTES
+    return grid.places * (chunk + _ENTRY_BYTES) + CHECKSUM_BYTES
+
+
+class DecodedShard:
+    """A shard whose chunks are views of the object's bytes, each checked to lie inside it when it is taken."""
+
+    def __init__(self, data: bytes, grid: ShardGrid, element: Dtype, where: str) -> None:
+        """Raise ``CorruptError("bad_anchor")`` for an object too short for its index."""
+        self._data = data
+        self._grid = grid
+        self._element = element
+        self._where = where
+        self._end = len(data) - grid.places * _ENTRY_BYTES - CHECKSUM_BYTES
+        if self._end < 0:
+            raise self._bad(f"{len(data)} bytes are too few for its index")
+
+    def chunk(self, chunk: int) -> Bits:
+        """The elements of a chunk, shape ``box.size``: a read-only view.
+
+        Raises ``CorruptError("bad_anchor")`` for a chunk that is left out or not inside the object.
+        """
+        shape = self._grid.chunks.chunk
+        count = math.prod(shape)
+        offset = self._offset(chunk, count * self._element.itemsize + CHECKSUM_BYTES)
+        whole = np.frombuffer(self._data, self._element.storage, count, offset).reshape(shape)
+        return whole[tuple(slice(size) for size in self._grid.chunks.box(chunk).size)]
+
+    def _offset(self, chunk: int, wanted: int) -> int:
+        _, place = self._grid.holder(chunk)
+        entry = np.frombuffer(self._data, "<u8", 2, self._end + place * _ENTRY_BYTES)
+        offset, length = entry.tolist()
+        if offset == length == _ABSENT:
+            raise self._bad(f"chunk {chunk} is left out; whoever wrote it must store chunks of zeros too")
+        if length != wanted or offset + length > self._end:
+            raise self._bad(f"chunk {chunk} is not {wanted} bytes inside the object")
+        return int(offset)
+
+    def _bad(self, problem: str) -> CorruptError:
+        message = f"{self._where} is not a shard of this anchor: {problem}; take another version"
+        return CorruptError("bad_anchor", message, where=self._where)

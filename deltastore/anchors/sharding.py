@@ -1,0 +1,87 @@
+"""How the chunks of an array are gathered into shards, the objects of an anchor (SPEC section "Anchors")."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+from deltastore.format.grid import Box, ChunkGrid
+from deltastore.format.table import Array
+from deltastore.layout.cutting import plain_chunk
+
+__all__ = ["SHARD_BYTES", "SHARD_CHUNKS", "ShardGrid", "array_path", "plan_shards"]
+
+SHARD_BYTES: Final = 64 << 20
+"""About how many bytes of elements a shard holds: large enough for an object store, small enough for memory."""
+
+SHARD_CHUNKS: Final = 1 << 14
+"""Most chunks of a shard: bounds its index where chunks are tiny."""
+
+
+@dataclass(frozen=True)
+class ShardGrid:
+    """The shards of one array: ``per_shard`` chunks along each axis, cut short at the upper edges."""
+
+    chunks: ChunkGrid
+    per_shard: tuple[int, ...]
+
+    @cached_property
+    def shards(self) -> ChunkGrid:
+        """The grid of shards over the array's elements."""
+        return ChunkGrid(self.chunks.extent, self.shape)
+
+    @cached_property
+    def shape(self) -> tuple[int, ...]:
+        """Extent of a whole shard in elements."""
+        return tuple(count * step for count, step in zip(self.per_shard, self.chunks.chunk, strict=True))
+
+    def holder(self, chunk: int) -> tuple[int, int]:
+        """(shard, place in the shard's index) of a chunk: both row-major numbers."""
+        at = self.chunks.coordinates(chunk)
+        shard = place = 0
+        for here, count, shards in zip(at, self.per_shard, self.shards.counts, strict=True):
+            shard = shard * shards + here // count
+            place = place * count + here % count
+        return shard, place
+
+    def members(self, shard: int) -> Iterator[int]:
+        """The numbers of a shard's chunks, row-major within the shard."""
+        first = [at * count for at, count in zip(self.shards.coordinates(shard), self.per_shard, strict=True)]
+        counts = self.chunks.counts
+        sizes = [
+            min(count, total - at) for at, count, total in zip(first, self.per_shard, counts, strict=True)
+        ]
+        within = ChunkGrid(tuple(sizes), (1,) * len(sizes))
+        for step in range(len(within)):
+            number = 0
+            for offset, at, total in zip(within.coordinates(step), first, counts, strict=True):
+                number = number * total + at + offset
+            yield number
+
+    def box(self, shard: int) -> Box:
+        """The elements of a shard that are inside the array."""
+        return self.shards.box(shard)
+
+    def key(self, shard: int) -> str:
+        """Where a shard stands in its array: Zarr's default chunk key, such as ``c/0/3/0``."""
+        return "/".join(["c", *map(str, self.shards.coordinates(shard))])
+
+    @property
+    def places(self) -> int:
+        """Entries of a shard's index."""
+        return math.prod(self.per_shard)
+
+
+def array_path(number: int) -> str:
+    """Where array ``number`` of the table stands in the group."""
+    return f"array-{number:05d}"
+
+
+def plan_shards(array: Array, limit: int = SHARD_BYTES) -> ShardGrid:
+    """Shards of about ``limit`` bytes, full from the last axis on, so that row-major chunks fill one by one."""
+    chunk_bytes = math.prod(array.chunk) * array.element.itemsize
+    chunks = max(1, min(limit // chunk_bytes, SHARD_CHUNKS))
+    return ShardGrid(array.grid, plain_chunk(array.grid.counts, chunks))

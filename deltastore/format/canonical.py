@@ -1,0 +1,101 @@
+"""Canonical JSON and the seal every JSON object carries (SPEC section "JSON objects").
+
+The stored bytes of an object are exactly its canonical form, so equal values have equal bytes, duplicate
+keys and odd spellings cannot hide, and a hash over the bytes is a hash over the value.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from deltastore.errors import CorruptError, InputError, UnsupportedError
+from deltastore.format.limits import FORMAT, MAX_DEPTH, MAX_INTEGER
+
+__all__ = ["canonical_bytes", "parse_canonical", "seal", "sha256_hex"]
+
+JsonObject = dict[str, Any]
+
+
+def sha256_hex(data: bytes | bytearray | memoryview) -> str:
+    """Lower-case hexadecimal SHA-256."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def canonical_bytes(value: object) -> bytes:
+    """The canonical form: sorted keys, no spaces, UTF-8, shortest escapes, integers only.
+
+    Raises ``InputError("bad_argument")`` for what the form cannot hold: a float, an integer beyond
+    +-(2**53 - 1), a lone surrogate, or a key that is not a string.
+    """
+    _check(value)
+    try:
+        text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+        return text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise InputError("bad_argument", f"text that is not valid Unicode: {error.reason}") from None
+
+
+def _check(value: object, depth: int = 0) -> None:
+    if depth > MAX_DEPTH:
+        raise InputError("bad_argument", f"JSON nested deeper than {MAX_DEPTH} levels")
+    if value is None or isinstance(value, str | bool):
+        return
+    if isinstance(value, int):
+        if abs(value) > MAX_INTEGER:
+            raise InputError("bad_argument", f"integer {value} is beyond +-(2**53 - 1): write it as text")
+        return
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            if not isinstance(key, str) or not key.isascii():
+                raise InputError("bad_argument", f"JSON keys are ASCII text, not {key!r}")
+            _check(item, depth + 1)
+        return
+    if isinstance(value, list | tuple):
+        for item in value:
+            _check(item, depth + 1)
+        return
+    raise InputError("bad_argument", f"a {type(value).__name__} has no canonical JSON form: write it as text")
+
+
+def seal(fields: JsonObject) -> JsonObject:
+    """A copy of ``fields`` with ``sha256`` set to the hash of the canonical form without it."""
+    body = {key: value for key, value in fields.items() if key != "sha256"}
+    return {**body, "sha256": sha256_hex(canonical_bytes(body))}
+
+
+def parse_canonical(data: bytes, where: str) -> JsonObject:
+    """The object in ``data``, which must be in canonical form and carry its own right ``sha256``.
+
+    Raises ``CorruptError`` with code ``bad_json`` or ``bad_hash``, and ``UnsupportedError("newer_format")``
+    before anything else is judged; ``where`` names the object.
+    """
+    value = _load(data, where)
+    if not isinstance(value, dict):
+        raise CorruptError("bad_json", f"{where} is not a JSON object", where=where)
+    written = value.get("format")
+    if isinstance(written, int) and written > FORMAT:
+        raise UnsupportedError(
+            "newer_format",
+            f"{where} is of format version {written}, this release reads up to {FORMAT}: upgrade deltastore",
+            where=where,
+        )
+    try:
+        canonical = canonical_bytes(value)
+    except InputError as error:
+        raise CorruptError("bad_json", f"{where} is not canonical JSON: {error}", where=where) from None
+    if canonical != data:
+        raise CorruptError("bad_json", f"{where} is not in canonical form", where=where)
+    if seal(value)["sha256"] != value.get("sha256"):
+        raise CorruptError("bad_hash", f"{where} does not match its own sha256", where=where)
+    return value
+
+
+def _load(data: bytes, where: str) -> object:
+    try:
+        return json.loads(data.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        reason = type(error).__name__ if isinstance(error, RecursionError) else str(error)
+        raise CorruptError("bad_json", f"{where} is not JSON: {reason}", where=where) from None

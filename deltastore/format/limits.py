@@ -1,0 +1,61 @@
+"""Every limit of format version 1 (SPEC section "Limits"), checked before anything is allocated."""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = [
+    "FILE_BYTES",
+    "FILE_COUNT",
+    "FORMAT",
+    "INVENTORY_BYTES",
+    "INVENTORY_OBJECTS",
+    "MAX_DEPTH",
+    "MAX_INTEGER",
+    "MAX_RANK",
+    "METADATA_ENTRIES",
+    "METADATA_TEXT",
+    "NAME_BYTES",
+    "OBJECT_BYTES",
+    "PACKS_PER_VERSION",
+    "PACK_BYTES",
+    "PATCH_SLACK",
+    "RECORD_BYTES",
+    "ROWS_PER_PACK",
+    "SLABS",
+    "TABLE_BYTES",
+    "TENSORS",
+    "CHUNK_ELEMENTS",
+]
+
+FORMAT: Final = 1
+
+MAX_INTEGER: Final = 2**53 - 1
+"""Largest integer in any JSON object: what every JSON parser keeps exactly."""
+
+MAX_DEPTH: Final = 16
+
+RECORD_BYTES: Final = 4 << 20
+TABLE_BYTES: Final = 64 << 20
+INVENTORY_BYTES: Final = 64 << 20
+INVENTORY_OBJECTS: Final = 1 << 18
+PACK_BYTES: Final = 1 << 30
+PACKS_PER_VERSION: Final = 8192
+ROWS_PER_PACK: Final = 1 << 22
+OBJECT_BYTES: Final = 1 << 31
+"""Largest object of an anchor."""
+
+FILE_BYTES: Final = 256 << 20
+FILE_COUNT: Final = 256
+
+PATCH_SLACK: Final = 256
+"""A patch is at most twice as long as its chunk's elements, plus this many bytes."""
+
+CHUNK_ELEMENTS: Final = 1 << 20
+MAX_RANK: Final = 16
+NAME_BYTES: Final = 1024
+SLABS: Final = 4096
+TENSORS: Final = 1 << 22
+
+METADATA_ENTRIES: Final = 64
+METADATA_TEXT: Final = 1024

@@ -1,0 +1,208 @@
+"""Packs: immutable objects that hold many patches and their index (SPEC section "Pack").
+
+    header (64 bytes) | index (44 bytes a row) | patches, one after another, in row order
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+
+from deltastore.errors import CorruptError, UnsupportedError
+from deltastore.format.limits import FORMAT, PACK_BYTES, PATCH_SLACK, ROWS_PER_PACK
+from deltastore.format.patch import EncodedPatch, Encoding, Patch, decode_patch
+from deltastore.format.table import TensorTable
+
+__all__ = ["HEADER_BYTES", "ROW", "Pack", "PackBuilder", "PackIndex", "index_bytes", "pack_key"]
+
+MAGIC: Final = b"\x93DSPACK\n"
+_HEADER: Final = struct.Struct("<8sHHIQ16sQ16s")
+HEADER_BYTES: Final = _HEADER.size
+
+ROW: Final = np.dtype(
+    [
+        ("array", "<u4"),
+        ("chunk", "<u4"),
+        ("length", "<u4"),
+        ("count", "<u4"),
+        ("encoding", "<u4"),
+        ("difference", "<u8"),
+        ("check", "V16"),
+    ]
+)
+"""One index row. ``check`` is the first 16 bytes of the patch's sha256."""
+
+Rows = np.ndarray[Any, Any]
+
+
+def pack_key(version: int, sha256: str) -> str:
+    """Where a pack stands: derived from its name, so that no record can point elsewhere."""
+    return f"packs/{version:020d}/{sha256}.pack"
+
+
+def index_bytes(rows: int) -> int:
+    """Bytes of header and index together: the range a reader fetches to plan."""
+    return HEADER_BYTES + rows * ROW.itemsize
+
+
+@dataclass(frozen=True, slots=True)
+class Pack:
+    """A finished pack: its bytes and what the manifest says of them."""
+
+    data: bytes
+    sha256: str
+    index_sha256: str
+    rows: int
+    count: int
+    slabs: tuple[int, int]
+
+
+class PackBuilder:
+    """Collects patches in pack order and writes one pack. Holds at most the pack itself in memory."""
+
+    def __init__(self, version: int, nonce: bytes) -> None:
+        self._version = version
+        self._nonce = nonce
+        self._rows: list[tuple[int, int, int, int, int, int, bytes]] = []
+        self._patches: list[bytes] = []
+        self._slabs: list[int] = []
+        self.size = HEADER_BYTES
+
+    def add(self, slab: int, array: int, chunk: int, patch: EncodedPatch, difference: int) -> None:
+        """Append one patch; ``difference`` is its digest difference mod 2**64."""
+        check = hashlib.sha256(patch.data).digest()[:16]
+        row = (array, chunk, len(patch.data), patch.count, int(patch.encoding), difference, check)
+        self._rows.append(row)
+        self._patches.append(patch.data)
+        self._slabs.append(slab)
+        self.size += ROW.itemsize + len(patch.data)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def finish(self) -> Pack:
+        """The pack of everything added so far."""
+        rows = np.array(self._rows, dtype=ROW)
+        body = sum(len(patch) for patch in self._patches)
+        header = _HEADER.pack(MAGIC, FORMAT, 0, len(rows), self._version, self._nonce, body, bytes(16))
+        front = header + rows.tobytes()
+        data = b"".join([front, *self._patches])
+        return Pack(
+            data=data,
+            sha256=hashlib.sha256(data).hexdigest(),
+            index_sha256=hashlib.sha256(front).hexdigest(),
+            rows=len(rows),
+            count=int(rows["count"].sum(dtype=np.uint64)),
+            slabs=(self._slabs[0], self._slabs[-1]),
+        )
+
+
+@dataclass(frozen=True)
+class PackIndex:
+    """The index of one pack, checked against the table. ``rows`` has dtype ``ROW``."""
+
+    version: int
+    nonce: bytes
+    rows: Rows
+    body_bytes: int
+    where: str
+
+    @cached_property
+    def offsets(self) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """Where each patch starts in the object; one more entry for the end."""
+        lengths = self.rows["length"].astype(np.int64)
+        return index_bytes(len(self.rows)) + np.concatenate([[0], np.cumsum(lengths)])
+
+    @classmethod
+    def parse(cls, front: bytes | memoryview, table: TensorTable, where: str) -> PackIndex:
+        """Read header and index; every rule that needs no patch is checked.
+
+        ``front`` is the object's first bytes, at least header and index. Raises
+        ``CorruptError("bad_index")`` naming ``where``, or ``UnsupportedError("newer_format")``.
+        """
+        index = cls._parse_header(memoryview(front), where)
+        for problem in _row_problems(index, table):
+            raise CorruptError("bad_index", f"{where}: {problem}", where=where)
+        return index
+
+    @classmethod
+    def _parse_header(cls, front: memoryview, where: str) -> PackIndex:
+        if len(front) < HEADER_BYTES or bytes(front[:8]) != MAGIC:
+            raise CorruptError("bad_index", f"{where} is not a pack", where=where)
+        _, written, flags, count, version, nonce, body, reserved = _HEADER.unpack_from(front)
+        if written > FORMAT:
+            raise UnsupportedError(
+                "newer_format",
+                f"{where} is of format version {written}, this release reads up to {FORMAT}: "
+                "upgrade deltastore",
+                where=where,
+            )
+        if written != FORMAT or flags or any(reserved):
+            raise CorruptError("bad_index", f"{where}: a reserved header field is set", where=where)
+        if not 1 <= count <= ROWS_PER_PACK or len(front) < index_bytes(count):
+            raise CorruptError("bad_index", f"{where}: {count} index rows do not fit", where=where)
+        rows = np.frombuffer(front, dtype=ROW, count=count, offset=HEADER_BYTES)
+        return cls(version, nonce, rows, body, where)
+
+    def patches(self) -> Iterator[tuple[int, Any, int, int]]:
+        """(row number, row, start, end) of every patch, byte offsets in the object."""
+        for number, row in enumerate(self.rows):
+            yield number, row, int(self.offsets[number]), int(self.offsets[number + 1])
+
+    def read_patch(self, row: Any, data: memoryview, table: TensorTable) -> Patch:
+        """Check ``data`` against its row and decode it.
+
+        Raises ``CorruptError`` with ``bad_hash`` or ``bad_patch``; its message names pack, array and chunk.
+        """
+        array, chunk = table.arrays[int(row["array"])], int(row["chunk"])
+        place = f"{self.where}: patch of {array.pattern} chunk {chunk}"
+        if hashlib.sha256(data).digest()[:16] != bytes(row["check"]):
+            raise CorruptError("bad_hash", f"{place} does not match its hash", where=self.where)
+        elements = array.grid.box(chunk).elements
+        patch = decode_patch(data, int(row["encoding"]), array.element, elements, place)
+        if len(patch.positions) != int(row["count"]):
+            raise CorruptError("bad_patch", f"{place} writes another count than its row", where=self.where)
+        return patch
+
+
+def _row_problems(index: PackIndex, table: TensorTable) -> Iterator[str]:
+    """What is wrong with the rows, most basic first; later checks rely on earlier ones."""
+    rows = index.rows
+    if int(rows["length"].astype(np.int64).sum()) != index.body_bytes:
+        yield "the patch lengths do not add up to the body"
+    if index_bytes(len(rows)) + index.body_bytes > PACK_BYTES:
+        yield f"a pack of more than {PACK_BYTES} bytes"
+    if bool((rows["length"] % 4 != 0).any()) or bool((rows["length"] == 0).any()):
+        yield "a patch length is no positive multiple of 4"
+    if bool((rows["encoding"] > max(Encoding)).any()):
+        yield "a patch encoding is not known"
+    if bool((rows["array"] >= len(table.arrays)).any()):
+        yield "an array number is out of range"
+    keys = np.zeros((len(rows), 3), dtype=np.int64)
+    keys[:, 1], keys[:, 2] = rows["array"], rows["chunk"]
+    for number in np.unique(rows["array"]):
+        array = table.arrays[int(number)]
+        mine = rows["array"] == number
+        chunks = rows["chunk"][mine].astype(np.int64)
+        if bool((chunks >= len(array.grid)).any()):
+            yield f"a chunk number of array {number} is out of range"
+        elements = array.grid.elements(chunks)
+        counts = rows["count"][mine].astype(np.int64)
+        if bool((counts < 1).any()) or bool((counts > elements).any()):
+            yield f"a changed count of array {number} is out of range"
+        raw = rows["encoding"][mine] == Encoding.RAW
+        size = -(-elements * array.element.bits // 32) * 4
+        if bool((rows["length"][mine][raw] != size[raw]).any()) or bool((counts != elements)[raw].any()):
+            yield f"a raw patch of array {number} has the wrong size"
+        if bool((rows["length"][mine] > 2 * size + PATCH_SLACK).any()):
+            yield f"a patch of array {number} is far longer than its chunk"
+        keys[mine, 0] = array.slabs(chunks, table.slabs)
+    order = np.lexsort((keys[:, 2], keys[:, 1], keys[:, 0]))
+    if bool((order != np.arange(len(rows))).any()) or bool((np.diff(keys, axis=0) == 0).all(axis=1).any()):
+        yield "the rows are not in order, or name a chunk twice"

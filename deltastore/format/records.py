@@ -1,0 +1,281 @@
+"""Log records and manifests (SPEC sections "Log records", "Manifests").
+
+The record that commits a version is its manifest. Each record names the sha256 of the one before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, ValidationError, model_validator
+
+from deltastore.errors import CorruptError, InputError, UnsupportedError
+from deltastore.format.canonical import parse_canonical
+from deltastore.format.limits import (
+    FILE_BYTES,
+    FILE_COUNT,
+    INVENTORY_BYTES,
+    INVENTORY_OBJECTS,
+    METADATA_ENTRIES,
+    METADATA_TEXT,
+    OBJECT_BYTES,
+    PACK_BYTES,
+    PACKS_PER_VERSION,
+    RECORD_BYTES,
+    ROWS_PER_PACK,
+)
+from deltastore.format.pack import index_bytes
+from deltastore.format.sealed import Count, Hex16, Hex32, Sealed, Sha256, Strict, first_problem
+
+__all__ = [
+    "AnchorRecord",
+    "AnchorRef",
+    "BirthRecord",
+    "DeltaRecord",
+    "EpochRecord",
+    "FileRef",
+    "Inventory",
+    "InventoryObject",
+    "MetadataValue",
+    "PackRef",
+    "Record",
+    "SkippedRecord",
+    "Statistics",
+    "VersionRecord",
+    "check_metadata",
+    "file_key",
+    "parse_record",
+    "record_key",
+    "table_key",
+]
+
+Label = Annotated[str, Field(max_length=200)]
+MetadataKey = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
+MetadataText = Annotated[str, Field(max_length=METADATA_TEXT)]
+MetadataValue = MetadataText | bool | Annotated[int, Field(ge=-(2**53) + 1, le=2**53 - 1)] | None
+Metadata = Annotated[dict[MetadataKey, MetadataValue], Field(max_length=METADATA_ENTRIES)]
+
+
+def record_key(slot: int) -> str:
+    """Where the record of a slot stands."""
+    return f"log/{slot:020d}.json"
+
+
+def table_key(sha256: str) -> str:
+    """Where a tensor table stands."""
+    return f"tables/{sha256}.json"
+
+
+def file_key(sha256: str) -> str:
+    """Where a carried file (config, tokenizer) stands."""
+    return f"files/{sha256}"
+
+
+class RecordBase(Sealed):
+    """What every record has. ``time`` is milliseconds since 1970, for people; nothing may depend on it."""
+
+    slot: Count
+    parent: Sha256 | None
+    ignorable: bool = False
+    epoch: Count
+    nonce: Hex32
+    time: Count
+
+    @model_validator(mode="after")
+    def _first_has_no_parent(self) -> Self:
+        if (self.slot == 0) != (self.parent is None):
+            raise ValueError("the record of slot 0, and no other, has no parent")
+        return self
+
+
+class BirthRecord(RecordBase):
+    """Slot 0: the stream exists. ``stream`` is its random identity."""
+
+    kind: Literal["birth"] = "birth"
+    stream: Hex32
+
+
+class EpochRecord(RecordBase):
+    """A trainer incarnation begins and fences all earlier ones.
+
+    ``resumes`` is the version whose weights the trainer holds, proved by digest; None: it proved none, and
+    the first version of the epoch is an anchor.
+    """
+
+    kind: Literal["epoch"] = "epoch"
+    resumes: Count | None
+    writer: Label
+
+
+class Statistics(Strict):
+    """What the writer found: informational, but ``changed`` and ``bytes`` are checked by the validator."""
+
+    elements: Count
+    changed: Count
+    bytes: Count
+    detector: Label
+
+
+class VersionRecord(RecordBase):
+    """A record that commits a version: its manifest. ``digest`` is that of the version's weights."""
+
+    version: Count
+    table: Sha256
+    digest: Hex16
+    statistics: Statistics
+    metadata: Metadata
+
+
+class PackRef(Strict):
+    """One pack of a delta; its key follows from the version and ``sha256``."""
+
+    sha256: Sha256
+    bytes: Annotated[int, Field(ge=1, le=PACK_BYTES)]
+    index_sha256: Sha256
+    rows: Annotated[int, Field(ge=1, le=ROWS_PER_PACK)]
+    count: Count
+    slabs: tuple[Count, Count]
+
+    @model_validator(mode="after")
+    def _index_fits(self) -> Self:
+        if index_bytes(self.rows) > self.bytes:
+            raise ValueError("the index is longer than the pack")
+        return self
+
+
+class DeltaRecord(VersionRecord):
+    """A version stored as patches against the weights of version ``base``."""
+
+    kind: Literal["delta"] = "delta"
+    base: Count
+    writers: Annotated[int, Field(ge=1)]
+    packs: Annotated[tuple[PackRef, ...], Field(max_length=PACKS_PER_VERSION)]
+
+    @model_validator(mode="after")
+    def _base_is_older(self) -> Self:
+        if self.base >= self.version:
+            raise ValueError("the base is not below the version")
+        return self
+
+
+class AnchorRef(Strict):
+    """Where a version stored whole stands: ``anchors/<version>/<attempt>/``."""
+
+    attempt: Hex32
+    inventory_sha256: Sha256
+    inventory_bytes: Annotated[int, Field(ge=1, le=INVENTORY_BYTES)]
+
+    def prefix(self, version: int) -> str:
+        """The key prefix of the anchor's objects, ending in a slash."""
+        return f"anchors/{version:020d}/{self.attempt}/"
+
+
+class FileRef(Strict):
+    """A file carried beside the weights, such as ``config.json`` or a tokenizer."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}$")]
+    bytes: Annotated[int, Field(ge=0, le=FILE_BYTES)]
+    sha256: Sha256
+
+
+class AnchorRecord(VersionRecord):
+    """A version stored whole, as a Zarr v3 group."""
+
+    kind: Literal["anchor"] = "anchor"
+    anchor: AnchorRef
+    files: Annotated[tuple[FileRef, ...], Field(max_length=FILE_COUNT)]
+
+    @model_validator(mode="after")
+    def _file_names_differ(self) -> Self:
+        if len({file.name for file in self.files}) != len(self.files):
+            raise ValueError("two carried files have one name")
+        return self
+
+
+class SkippedRecord(RecordBase):
+    """A record of a kind that this release does not know but may skip: only the chain is checked."""
+
+    kind: str
+
+
+class InventoryObject(Strict):
+    """One object of an anchor; ``key`` is relative to the anchor's prefix."""
+
+    key: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*$")]
+    bytes: Annotated[int, Field(ge=0, le=OBJECT_BYTES)]
+    sha256: Sha256
+
+
+class Inventory(Sealed):
+    """All objects of an anchor, sorted by key."""
+
+    kind: Literal["inventory"] = "inventory"
+    objects: Annotated[tuple[InventoryObject, ...], Field(max_length=INVENTORY_OBJECTS)]
+
+    @model_validator(mode="after")
+    def _sorted(self) -> Self:
+        keys = [entry.key for entry in self.objects]
+        if keys != sorted(set(keys)):
+            raise ValueError("objects are not in order, or listed twice")
+        return self
+
+
+Record = BirthRecord | EpochRecord | DeltaRecord | AnchorRecord | SkippedRecord
+
+_KINDS: dict[str, type[BirthRecord | EpochRecord | DeltaRecord | AnchorRecord]] = {
+    "birth": BirthRecord,
+    "epoch": EpochRecord,
+    "delta": DeltaRecord,
+    "anchor": AnchorRecord,
+}
+
+
+class _Notes(Strict):
+    metadata: Metadata
+
+
+def check_metadata(metadata: Mapping[str, MetadataValue]) -> dict[str, MetadataValue]:
+    """User metadata as a record can hold it; ``InputError("bad_argument")`` says what does not fit.
+
+    Values are text, integers, booleans or None: a float has more than one spelling, so it goes in as text.
+    """
+    try:
+        return _Notes(metadata=dict(metadata)).metadata
+    except ValidationError as error:
+        raise InputError("bad_argument", f"metadata does not fit a record: {first_problem(error)}") from None
+
+
+def parse_record(data: bytes, slot: int) -> Record:
+    """The record stored in ``slot``: canonical form, seal, schema and slot number are checked.
+
+    Raises ``CorruptError`` (``bad_json``, ``bad_hash``, ``bad_chain``, ``too_large``) or
+    ``UnsupportedError`` (``newer_format``, ``unknown_kind``).
+    """
+    where = record_key(slot)
+    if len(data) > RECORD_BYTES:
+        raise CorruptError("too_large", f"{where} is larger than {RECORD_BYTES} bytes", where=where)
+    fields = parse_canonical(data, where)
+    kind = fields.get("kind")
+    record: Record
+    if isinstance(kind, str) and kind in _KINDS:
+        record = _KINDS[kind].from_bytes(data, where)
+    elif fields.get("ignorable") is True:
+        record = _parse_skipped(fields, where)
+    else:
+        raise UnsupportedError(
+            "unknown_kind",
+            f"{where} is a record of kind {kind!r}, which this release does not know: upgrade deltastore",
+            where=where,
+        )
+    if record.slot != slot:
+        raise CorruptError("bad_chain", f"{where} says that it is of slot {record.slot}", where=where)
+    return record
+
+
+def _parse_skipped(fields: dict[str, object], where: str) -> SkippedRecord:
+    known = {name: fields[name] for name in SkippedRecord.model_fields if name in fields}
+    try:
+        return SkippedRecord.model_validate(known)
+    except ValueError as error:
+        raise CorruptError("bad_json", f"{where}: not a record: {error}", where=where) from None

@@ -1,0 +1,247 @@
+"""The tensor table: which tensors a stream has, stacked into arrays, and how they are cut.
+
+SPEC section "Tensor table". A pattern is a tensor's name with its canonical decimal components replaced by
+``*``; tensors with equal (pattern, shape, dtype) are one array, stacked on a leading member axis. So 18,867
+tensors of a mixture-of-experts model are about 15 arrays.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated, Any, Literal, Self
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from deltastore.errors import InputError
+from deltastore.format.dtypes import DTYPES, Dtype
+from deltastore.format.grid import ChunkGrid
+from deltastore.format.limits import CHUNK_ELEMENTS, MAX_INTEGER, MAX_RANK, NAME_BYTES, SLABS, TENSORS
+from deltastore.format.names import Index, MemberBox, box_members, join_name, split_name
+from deltastore.format.sealed import Count, Sealed, Strict
+
+__all__ = ["COMMON", "Array", "SlabRule", "TensorSpec", "TensorTable", "array_order", "stack_tensors"]
+
+COMMON = 0
+"""The slab of everything that every reader needs; the n slabs of a table are numbered 1 to n."""
+
+Extent = Annotated[int, Field(ge=1, le=MAX_INTEGER)]
+Range = tuple[Count, Count]
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSpec:
+    """One tensor in the canonical space: checkpoint name, shape, element type."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: Dtype
+
+    @property
+    def elements(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the tensor in the canonical space."""
+        return self.elements * self.dtype.itemsize
+
+
+class SlabRule(Strict):
+    """Which slab a chunk belongs to.
+
+    ``common``: slab 0. ``axis``: cell ``c`` of ``cells`` along axis ``of`` of the grid is in slab
+    ``1 + c * n // cells``. ``member``: a chunk whose members have index ``e`` at position ``of`` is in slab
+    ``1 + e * n // count``.
+    """
+
+    by: Literal["common", "axis", "member"]
+    of: Count = 0
+    count: Count = 0
+
+
+class Array(Strict):
+    """All tensors with equal (pattern, shape, dtype), stacked on a leading member axis."""
+
+    pattern: str
+    dtype: str
+    shape: tuple[Count, ...]
+    members: tuple[tuple[Range, ...], ...]
+    chunk: tuple[Extent, ...]
+    slab: SlabRule
+
+    @model_validator(mode="after")
+    def _rules(self) -> Self:
+        if self.dtype not in DTYPES:
+            raise ValueError(f"element type {self.dtype!r} is not known")
+        if len(self.shape) > MAX_RANK:
+            raise ValueError(f"a tensor of more than {MAX_RANK} axes")
+        if len(self.chunk) != 1 + len(self.shape):
+            raise ValueError("chunk has one extent for the member axis and one for each tensor axis")
+        if math.prod(self.chunk) > CHUNK_ELEMENTS:
+            raise ValueError(f"a chunk of more than {CHUNK_ELEMENTS} elements")
+        if not self.members or len({len(box) for box in self.members}) != 1:
+            raise ValueError("members are boxes of one length")
+        if any(low >= high for box in self.members for low, high in box):
+            raise ValueError("a member range is empty")
+        if self.count > TENSORS:
+            raise ValueError(f"more than {TENSORS} members")
+        if box_members(list(self.indexes())) != self.members:
+            raise ValueError("members are not in order, or not in the fewest boxes")
+        if math.prod((self.count, *self.shape)) > MAX_INTEGER or len(self.grid) >= 1 << 32:
+            raise ValueError("an array too large to be numbered")
+        return self
+
+    @cached_property
+    def element(self) -> Dtype:
+        """The element type."""
+        return DTYPES[self.dtype]
+
+    @cached_property
+    def count(self) -> int:
+        """Number of members."""
+        return sum(math.prod(high - low for low, high in box) for box in self.members)
+
+    @cached_property
+    def elements_per_member(self) -> int:
+        """Elements of one tensor."""
+        return math.prod(self.shape)
+
+    @cached_property
+    def grid(self) -> ChunkGrid:
+        """The chunk grid over (member, tensor axes)."""
+        return ChunkGrid((self.count, *self.shape), self.chunk)
+
+    def indexes(self) -> Iterator[Index]:
+        """The index tuple of every member, in member order."""
+        for box in self.members:
+            yield from itertools.product(*(range(low, high) for low, high in box))
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The tensor name of every member, in member order."""
+        return tuple(join_name(self.pattern, index) for index in self.indexes())
+
+    def slabs(self, chunks: np.ndarray[Any, Any], slabs: int) -> np.ndarray[Any, Any]:
+        """The slab of each chunk number, as int64, in a table of ``slabs`` slabs."""
+        rule = self.slab
+        if rule.by == "common":
+            return np.zeros(len(chunks), dtype=np.int64)
+        if rule.by == "axis":
+            cells = self.grid.counts[rule.of]
+            return 1 + self.grid.coordinate_along(chunks, rule.of).astype(np.int64) * slabs // cells
+        member = self.grid.coordinate_along(chunks, 0).astype(np.int64) * self.chunk[0]
+        expert = np.array([index[rule.of] for index in self.indexes()], dtype=np.int64)[member]
+        slab: np.ndarray[Any, Any] = 1 + expert * slabs // rule.count
+        return slab
+
+
+class TensorTable(Sealed):
+    """The table object: arrays in order, and the number of slabs.
+
+    Array and chunk numbers in packs refer to this order. The name of the object in the store is its
+    ``sha256``, so two trainers with the same tensors and cuts write the same table.
+    """
+
+    kind: Literal["table"] = "table"
+    slabs: Annotated[int, Field(ge=0, le=SLABS)]
+    arrays: tuple[Array, ...]
+
+    @model_validator(mode="after")
+    def _rules(self) -> Self:
+        if sum(array.count for array in self.arrays) > TENSORS:
+            raise ValueError(f"more than {TENSORS} tensors")
+        keys = [array_order(array) for array in self.arrays]
+        if keys != sorted(keys):
+            raise ValueError("arrays are not in order")
+        seen: set[str] = set()
+        for array in self.arrays:
+            _check_slab_rule(array, self.slabs)
+            for name in array.names:
+                if not name or len(name.encode()) > NAME_BYTES:
+                    raise ValueError(f"a tensor name is empty or longer than {NAME_BYTES} bytes")
+                if name in seen:
+                    raise ValueError(f"tensor {name!r} is listed twice")
+                seen.add(name)
+        return self
+
+    @cached_property
+    def places(self) -> dict[str, tuple[int, int]]:
+        """Tensor name -> (array number, member number)."""
+        return {
+            name: (number, member)
+            for number, array in enumerate(self.arrays)
+            for member, name in enumerate(array.names)
+        }
+
+    @cached_property
+    def elements(self) -> int:
+        """Elements of the whole model."""
+        return sum(array.count * array.elements_per_member for array in self.arrays)
+
+    @cached_property
+    def nbytes(self) -> int:
+        """Bytes of the whole model in the canonical space."""
+        return sum(
+            array.count * array.elements_per_member * array.element.itemsize for array in self.arrays
+        )
+
+    def tensors(self) -> Iterator[TensorSpec]:
+        """Every tensor, in table order."""
+        for array in self.arrays:
+            for name in array.names:
+                yield TensorSpec(name, array.shape, array.element)
+
+    def chunk_order(self) -> np.ndarray[Any, Any]:
+        """Every (slab, array, chunk) as rows of an int64 array, in pack order."""
+        blocks = []
+        for number, array in enumerate(self.arrays):
+            chunks = np.arange(len(array.grid), dtype=np.int64)
+            slab = array.slabs(chunks, self.slabs)
+            blocks.append(np.stack([slab, np.full_like(chunks, number), chunks], axis=1))
+        rows = np.concatenate(blocks) if blocks else np.zeros((0, 3), dtype=np.int64)
+        ordered: np.ndarray[Any, Any] = rows[np.argsort(rows[:, 0], kind="stable")]
+        return ordered
+
+
+def array_order(array: Array) -> tuple[str, int, str, tuple[int, ...]]:
+    """The key by which arrays are sorted: pattern, number of indexes, element type, shape."""
+    return (array.pattern, len(array.members[0]), array.dtype, array.shape)
+
+
+def _check_slab_rule(array: Array, slabs: int) -> None:
+    rule = array.slab
+    if rule.by == "common":
+        return
+    if slabs == 0:
+        raise ValueError("a slab rule in a table without slabs")
+    if rule.by == "axis" and rule.of >= len(array.chunk):
+        raise ValueError("a slab rule on an axis that the array lacks")
+    if rule.by == "member":
+        if rule.of >= len(array.members[0]) or array.chunk[0] != 1:
+            raise ValueError("a slab rule by member wants that index, and chunks of one member")
+        if any(box[rule.of][1] > rule.count for box in array.members):
+            raise ValueError("a member index at or above the count of its slab rule")
+
+
+def stack_tensors(tensors: Iterable[TensorSpec]) -> list[tuple[str, TensorSpec, tuple[MemberBox, ...]]]:
+    """Group tensors into (pattern, a representative tensor, member boxes), unsorted.
+
+    Raises ``InputError("bad_argument")`` for a name twice.
+    """
+    groups: dict[tuple[str, int, str, tuple[int, ...]], list[tuple[Index, TensorSpec]]] = {}
+    seen: set[str] = set()
+    for tensor in tensors:
+        if tensor.name in seen:
+            raise InputError("bad_argument", f"tensor {tensor.name!r} is given twice", where=tensor.name)
+        seen.add(tensor.name)
+        pattern, index = split_name(tensor.name)
+        groups.setdefault((pattern, len(index), tensor.dtype.name, tensor.shape), []).append((index, tensor))
+    return [
+        (key[0], group[0][1], box_members([index for index, _ in group])) for key, group in groups.items()
+    ]

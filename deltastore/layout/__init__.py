@@ -1,0 +1,1 @@
+"""How tensors are cut and how a process holds them."""

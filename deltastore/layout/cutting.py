@@ -1,0 +1,55 @@
+"""Choosing chunk grids: the plain grid, which knows sizes only (SPEC section "Chunk grid").
+
+Whole tensors are stacked while they are small; large ones are cut into chunks of whole rows; rows that are
+too long are cut too. Chunks of one tensor come out nearly equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from deltastore.format.limits import CHUNK_ELEMENTS
+from deltastore.format.table import Array, SlabRule, TensorSpec, TensorTable, array_order, stack_tensors
+
+__all__ = ["plain_chunk", "plain_table"]
+
+
+def plain_chunk(extent: Sequence[int], limit: int = CHUNK_ELEMENTS) -> tuple[int, ...]:
+    """Extent of a chunk over (member, tensor axes): full from the last axis on while it fits ``limit``.
+
+    The first axis that does not fit is cut into the fewest parts of nearly equal size, all before it into
+    single steps.
+    """
+    chunk = [1] * len(extent)
+    inner = 1
+    for axis in range(len(extent) - 1, -1, -1):
+        length = max(extent[axis], 1)
+        if inner * length <= limit:
+            chunk[axis] = length
+            inner *= length
+            continue
+        parts = -(-length // max(limit // inner, 1))
+        chunk[axis] = -(-length // parts)
+        break
+    return tuple(chunk)
+
+
+def plain_table(tensors: Iterable[TensorSpec]) -> TensorTable:
+    """The table of these tensors under the plain grid, with one slab for all.
+
+    Raises ``InputError("bad_argument")`` for a name given twice.
+    """
+    arrays = []
+    for pattern, tensor, members in stack_tensors(tensors):
+        count = Array.model_construct(members=members).count
+        arrays.append(
+            Array(
+                pattern=pattern,
+                dtype=tensor.dtype.name,
+                shape=tensor.shape,
+                members=members,
+                chunk=plain_chunk((count, *tensor.shape)),
+                slab=SlabRule(by="common"),
+            )
+        )
+    return TensorTable.seal_new(slabs=0, arrays=tuple(sorted(arrays, key=array_order)))

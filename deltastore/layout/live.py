@@ -1,0 +1,137 @@
+"""Live weights: the tensors that a trainer or an engine holds in memory, seen through the stream's table."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from deltastore.errors import InputError
+from deltastore.format.dtypes import Dtype
+from deltastore.format.grid import Box
+from deltastore.format.table import TensorSpec, TensorTable
+from deltastore.layout.fitting import check_tensors
+from deltastore.layout.memory import LiveTensors, bits_of, element_type, same_memory
+
+__all__ = ["LiveWeights", "live_specs"]
+
+Bits = np.ndarray[Any, Any]
+Index = tuple[slice, ...]
+
+_NOT_IN_NUMPY = frozenset({"BF16", "F8_E4M3", "F8_E5M2", "F8_E4M3FNUZ", "F8_E5M2FNUZ", "F8_E8M0"})
+
+
+def live_specs(tensors: LiveTensors, *, cast: str | None = None) -> list[TensorSpec]:
+    """What a new stream of these tensors would hold; F32 tensors become ``cast`` where that is given."""
+    specs = []
+    for name, tensor in tensors.items():
+        dtype = element_type(name, tensor)
+        if cast is not None and dtype.name == "F32":
+            dtype = _cast_target(cast)
+        specs.append(TensorSpec(name, tuple(tensor.shape), dtype))
+    return specs
+
+
+def _cast_target(cast: str) -> Dtype:
+    from deltastore.format.dtypes import dtype_named
+
+    if cast not in ("BF16", "F16"):
+        raise InputError("bad_argument", f"cast is 'BF16' or 'F16', not {cast!r}")
+    return dtype_named(cast)
+
+
+class LiveWeights:
+    """Named live tensors as ``Weights``, read in place.
+
+    ``cast=True`` lets an F32 tensor stand for one that the stream holds as BF16 or F16, rounded to nearest
+    even chunk by chunk. A name that the table lacks is fine when its memory is that of a name it has (a
+    tied head). Raises ``InputError`` naming the first tensor that does not fit.
+    """
+
+    def __init__(self, table: TensorTable, tensors: LiveTensors, *, cast: bool = False) -> None:
+        self._table = table
+        own = {name: tensor for name, tensor in tensors.items() if name in table.places}
+        views = {name: bits_of(name, tensor) for name, tensor in own.items()}
+        spare = {name: tensor for name, tensor in tensors.items() if name not in own}
+        tied = {name for name, tensor in spare.items() if _is_tied(bits_of(name, tensor), views)}
+        specs = []
+        casts: dict[str, Callable[[Index], Bits]] = {}
+        for name, tensor in tensors.items():
+            if name in tied:
+                continue
+            dtype = element_type(name, tensor)
+            wanted = _wanted(table, name)
+            if wanted is not None and _stands_for(dtype, wanted, cast):
+                if dtype.name == "F32":
+                    casts[name] = _caster(tensor, wanted)
+                dtype = wanted
+            specs.append(TensorSpec(name, tuple(tensor.shape), dtype))
+        check_tensors(table, specs)
+        self._views = [[views[name] for name in array.names] for array in table.arrays]
+        self._casts = [[casts.get(name) for name in array.names] for array in table.arrays]
+
+    @property
+    def table(self) -> TensorTable:
+        """The stream's table."""
+        return self._table
+
+    def views(self, array: int) -> list[Bits]:
+        """Every member of an array as a view of its live memory."""
+        return self._views[array]
+
+    async def read(self, array: int, chunk: int) -> Bits:
+        """The chunk's bits; a view of live memory where the chunk lies in one tensor."""
+        box = self._table.arrays[array].grid.box(chunk)
+        return self.read_box(array, box)
+
+    def read_box(self, array: int, box: Box) -> Bits:
+        """The bits of any box over (member, tensor axes)."""
+        first, count, inner = box.start[0], box.size[0], box.slices[1:]
+        parts = [self._member(array, member, inner) for member in range(first, first + count)]
+        return parts[0][None] if len(parts) == 1 else np.stack(parts)
+
+    def _member(self, array: int, member: int, index: Index) -> Bits:
+        caster = self._casts[array][member]
+        return self._views[array][member][index] if caster is None else caster(index)
+
+
+def _wanted(table: TensorTable, name: str) -> Dtype | None:
+    place = table.places.get(name)
+    return None if place is None else table.arrays[place[0]].element
+
+
+def _stands_for(given: Dtype, wanted: Dtype, cast: bool) -> bool:
+    """Raw bits stand for a type that NumPy lacks; F32 for a narrower float, if the caller said so."""
+    if wanted.name in _NOT_IN_NUMPY and given.name == f"U{wanted.bits}":
+        return True
+    return cast and given.name == "F32" and wanted.name in ("BF16", "F16")
+
+
+def _is_tied(view: Bits, views: dict[str, Bits]) -> bool:
+    return any(same_memory(view, other) for other in views.values())
+
+
+def _caster(tensor: Any, wanted: Dtype) -> Callable[[Index], Bits]:
+    """Reads part of an F32 tensor as the bits of a narrower float, rounded as its own library rounds."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(tensor, torch.Tensor):
+        narrow = torch.bfloat16 if wanted.name == "BF16" else torch.float16
+
+        def from_torch(index: Index) -> Bits:
+            part: Bits = tensor.detach()[index].to(narrow).view(torch.int16).numpy()
+            return part.view("<u2")
+
+        return from_torch
+
+    def from_numpy(index: Index) -> Bits:
+        if wanted.name == "F16":
+            half: Bits = tensor[index].astype("<f2").view("<u2")
+            return half
+        import ml_dtypes
+
+        rounded: Bits = tensor[index].astype(ml_dtypes.bfloat16).view("<u2")
+        return rounded
+
+    return from_numpy

@@ -1,0 +1,113 @@
+"""Live tensors as bits: NumPy arrays and torch CPU tensors, seen as unsigned integers without a copy.
+
+Strides are kept, so non-contiguous tensors work. Nothing here imports torch: a torch tensor can only be
+given by a process that has imported it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from deltastore.errors import InputError
+from deltastore.format.dtypes import DTYPES, Dtype
+
+__all__ = ["LiveTensors", "bits_of", "element_type", "same_memory"]
+
+Bits = np.ndarray[Any, Any]
+LiveTensors = Mapping[str, Any]
+"""Tensor name -> NumPy array or torch CPU tensor."""
+
+_NAMES: Final = {
+    "bool": "BOOL",
+    "uint8": "U8",
+    "int8": "I8",
+    "uint16": "U16",
+    "int16": "I16",
+    "uint32": "U32",
+    "int32": "I32",
+    "uint64": "U64",
+    "int64": "I64",
+    "float16": "F16",
+    "float32": "F32",
+    "float64": "F64",
+    "complex64": "C64",
+    "bfloat16": "BF16",
+    "float8_e4m3fn": "F8_E4M3",
+    "float8_e5m2": "F8_E5M2",
+    "float8_e4m3fnuz": "F8_E4M3FNUZ",
+    "float8_e5m2fnuz": "F8_E5M2FNUZ",
+    "float8_e8m0fnu": "F8_E8M0",
+}
+
+
+def _is_torch(tensor: object) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(tensor, torch.Tensor)
+
+
+def element_type(name: str, tensor: Any) -> Dtype:
+    """The element type of a live tensor; ``InputError("wrong_dtype")`` where the format has none for it."""
+    spelled = str(tensor.dtype).removeprefix("torch.") if _is_torch(tensor) else _numpy(name, tensor).dtype.name
+    if spelled not in _NAMES:
+        raise InputError("wrong_dtype", f"tensor {name!r} has element type {spelled}", where=name)
+    return DTYPES[_NAMES[spelled]]
+
+
+def bits_of(name: str, tensor: Any) -> Bits:
+    """The tensor's memory as unsigned integers of its element width, same shape and strides, no copy.
+
+    Raises ``InputError("wrong_memory")`` for memory that cannot be seen so: another device, a sharded or
+    lazily conjugated tensor, foreign byte order.
+    """
+    view = _torch_bits(name, tensor) if _is_torch(tensor) else _numpy_bits(name, tensor)
+    if view.size and any(step == 0 and length > 1 for step, length in zip(view.strides, view.shape, strict=True)):
+        raise InputError(
+            "wrong_memory", f"tensor {name!r} is expanded: its elements share memory; copy it first", where=name
+        )
+    return view
+
+
+def same_memory(first: Bits, second: Bits) -> bool:
+    """Whether two views are of exactly the same elements, as tied weights are."""
+    return (
+        first.__array_interface__["data"][0] == second.__array_interface__["data"][0]
+        and first.shape == second.shape
+        and first.strides == second.strides
+        and first.dtype == second.dtype
+    )
+
+
+def _numpy(name: str, tensor: Any) -> Bits:
+    if not isinstance(tensor, np.ndarray):
+        kind = type(tensor).__name__
+        raise InputError(
+            "wrong_memory", f"tensor {name!r} is a {kind}, not a NumPy array or torch CPU tensor", where=name
+        )
+    return tensor
+
+
+def _numpy_bits(name: str, tensor: Any) -> Bits:
+    array = _numpy(name, tensor)
+    width = element_type(name, array).itemsize
+    if width > 1 and not array.dtype.newbyteorder("=").str == array.dtype.str:
+        raise InputError("wrong_memory", f"tensor {name!r} is not in the machine's byte order", where=name)
+    return array.view(f"<u{width}")
+
+
+def _torch_bits(name: str, tensor: Any) -> Bits:
+    torch = sys.modules["torch"]
+    width = element_type(name, tensor).itemsize
+    if hasattr(tensor, "to_local"):
+        raise InputError("wrong_memory", f"tensor {name!r} is sharded: give its full tensor", where=name)
+    if tensor.device.type != "cpu" or tensor.layout != torch.strided:
+        place = f"on device {tensor.device}, layout {tensor.layout}"
+        raise InputError("wrong_memory", f"tensor {name!r} is {place}, not dense CPU memory", where=name)
+    if tensor.is_conj() or tensor.is_neg():
+        raise InputError("wrong_memory", f"tensor {name!r} is lazily conjugated: resolve it first", where=name)
+    kinds = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+    plain: Bits = tensor.detach().view(kinds[width]).numpy()
+    return plain.view(f"<u{width}")

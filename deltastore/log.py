@@ -1,0 +1,212 @@
+"""The commit log: an append-only sequence of records over a store (SPEC section "Log").
+
+Creating the next slot if it is absent is the only commit there is.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import AsyncIterator
+from typing import Any, TypeVar
+
+from deltastore.errors import ConflictError, CorruptError, NotFoundError, StoreError
+from deltastore.format.limits import RECORD_BYTES
+from deltastore.format.records import (
+    AnchorRecord,
+    BirthRecord,
+    DeltaRecord,
+    EpochRecord,
+    Record,
+    parse_record,
+    record_key,
+)
+from deltastore.stores.base import Store
+
+__all__ = ["Log", "Manifest", "SlotTakenError", "describe", "new_nonce"]
+
+Manifest = AnchorRecord | DeltaRecord
+"""A record that commits a version."""
+
+Appended = TypeVar("Appended", BirthRecord, EpochRecord, DeltaRecord, AnchorRecord)
+
+
+class SlotTakenError(ConflictError):
+    """Another record stands in the slot; ``winner`` is that record."""
+
+    def __init__(self, winner: Record) -> None:
+        super().__init__(
+            "slot_taken",
+            f"slot {winner.slot} was taken by {describe(winner)}; read the log and try the next slot",
+            where=record_key(winner.slot),
+        )
+        self.winner = winner
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (SlotTakenError, (self.winner,))
+
+
+class Log:
+    """The records of one stream. Holds no state but the store: every answer is read."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def record(self, slot: int) -> Record | None:
+        """The record of ``slot``, checked by itself, or None while the slot is absent."""
+        try:
+            data = await self._store.get(record_key(slot), limit=RECORD_BYTES)
+        except NotFoundError:
+            return None
+        return parse_record(data, slot)
+
+    async def birth(self) -> BirthRecord:
+        """Slot 0; ``NotFoundError("no_stream")`` where there is no stream."""
+        first = await self.record(0)
+        if first is None:
+            raise NotFoundError(
+                "no_stream",
+                f"{self._store.url} holds no stream: create one with 'deltastore init URL --from CHECKPOINT'",
+                where=self._store.url,
+            )
+        if not isinstance(first, BirthRecord):
+            raise CorruptError("bad_chain", "slot 0 is no birth record", where=record_key(0))
+        return first
+
+    async def tip(self) -> Record:
+        """The last record, found by galloping: O(log n) requests. The chain before it is not yet checked."""
+        await self.birth()
+        present, absent = 0, 1
+        while await self._store.stat(record_key(absent)) is not None:
+            present, absent = absent, absent * 2
+        while absent - present > 1:
+            middle = (present + absent) // 2
+            if await self._store.stat(record_key(middle)) is None:
+                absent = middle
+            else:
+                present = middle
+        return await self._known(present)
+
+    async def backwards(self, last: Record) -> AsyncIterator[Record]:
+        """``last`` and every record before it, newest first, each checked against the hash that names it."""
+        record = last
+        while True:
+            yield record
+            if record.parent is None:
+                return
+            before = await self._known(record.slot - 1)
+            _check_link(before, record)
+            record = before
+
+    async def forwards(self) -> AsyncIterator[Record]:
+        """Every record from slot 0 on, in order, with the chain checked; ends at the first absent slot."""
+        record: Record | None = await self.birth()
+        while record is not None:
+            yield record
+            record = await self.after(record)
+
+    async def after(self, last: Record) -> Record | None:
+        """The record that follows ``last``, with the chain checked, or None while there is none.
+
+        One request. ``last`` should be the newest record that the caller has.
+        """
+        record = await self.record(last.slot + 1)
+        if record is not None:
+            _check_link(last, record)
+        return record
+
+    async def newest_after(self, last: Record) -> AsyncIterator[Record]:
+        """All records after ``last`` that exist now, in order, with the chain checked."""
+        record = await self.after(last)
+        while record is not None:
+            yield record
+            record = await self.after(record)
+
+    async def newest_manifest(self) -> Manifest:
+        """The manifest of the newest version; ``NotFoundError("no_version")`` while there is none."""
+        found = await self.manifest_before(await self.tip())
+        if found is None:
+            raise NotFoundError(
+                "no_version", f"{self._store.url} has no version yet: wait for the trainer's first one"
+            )
+        return found
+
+    async def manifest_before(self, tip: Record) -> Manifest | None:
+        """The newest manifest at or before ``tip``, or None where there is none."""
+        async for record in self.backwards(tip):
+            if isinstance(record, AnchorRecord | DeltaRecord):
+                return record
+        return None
+
+    async def manifest(self, version: int, *, last: Record | None = None) -> Manifest:
+        """The manifest of ``version``; ``NotFoundError("no_version")`` names the versions there are."""
+        newest: int | None = None
+        async for record in self.backwards(last or await self.tip()):
+            if isinstance(record, AnchorRecord | DeltaRecord):
+                newest = record.version if newest is None else newest
+                if record.version == version:
+                    return record
+                if record.version < version:
+                    break
+        reach = "it has none yet" if newest is None else f"its last one is {newest}"
+        raise NotFoundError(
+            "no_version", f"{self._store.url} has no version {version}; {reach}", where=self._store.url
+        )
+
+    async def append(self, kind: type[Appended], parent: Record | None, **fields: Any) -> Appended:
+        """Create the slot after ``parent`` (slot 0 for None). On return the record is durable.
+
+        Raises ``SlotTakenError`` when another record stands there. A failed or lost reply is settled by
+        reading the slot back and comparing nonces, never by assuming.
+        """
+        record = kind.seal_new(
+            slot=0 if parent is None else parent.slot + 1,
+            parent=None if parent is None else parent.sha256,
+            ignorable=False,
+            time=time.time_ns() // 1_000_000,
+            **{"nonce": new_nonce(), **fields},
+        )
+        try:
+            if await self._store.put_if_absent(record_key(record.slot), record.to_bytes()):
+                return record
+        except StoreError:
+            standing = await self.record(record.slot)
+            if standing is None:
+                raise
+        else:
+            standing = await self._known(record.slot)
+        if standing.sha256 == record.sha256:
+            return record
+        raise SlotTakenError(standing)
+
+    async def _known(self, slot: int) -> Record:
+        record = await self.record(slot)
+        if record is None:
+            where = record_key(slot)
+            raise CorruptError("lost_object", f"{where} is gone, though a later record exists", where=where)
+        return record
+
+
+def _check_link(before: Record, record: Record) -> None:
+    if record.parent != before.sha256:
+        where = record_key(record.slot)
+        raise CorruptError(
+            "bad_chain",
+            f"{where} names parent {str(record.parent)[:12]}, but slot {before.slot} is {before.sha256[:12]}",
+            where=where,
+        )
+
+
+def new_nonce() -> str:
+    """128 random bits as 32 hexadecimal digits: how a writer knows its own record again."""
+    return secrets.token_hex(16)
+
+
+def describe(record: Record) -> str:
+    """A few words for people: what the record is and whose."""
+    if isinstance(record, AnchorRecord | DeltaRecord):
+        return f"{record.kind} version {record.version} of epoch {record.epoch}"
+    if isinstance(record, EpochRecord):
+        by = f" ({record.writer})" if record.writer else ""
+        return f"the record of epoch {record.epoch}{by}"
+    return f"a {record.kind} record"

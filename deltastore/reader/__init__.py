@@ -1,0 +1,5 @@
+"""What an engine holds: follows a stream and writes each version into live tensors."""
+
+from deltastore.reader.following import AsyncReader, Synced, open_reader
+
+__all__ = ["AsyncReader", "Synced", "open_reader"]

@@ -1,0 +1,244 @@
+"""The reader: follows a stream and keeps live tensors at a version. The state machine is SPEC section
+"Reader states": empty -> ready -> (torn ->) ready."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Literal
+
+from deltastore.errors import CorruptError, DeltastoreError, NotFoundError, TornError
+from deltastore.anchors.reading import AnchorWeights
+from deltastore.format.digest import digest_text
+from deltastore.format.records import AnchorRecord, DeltaRecord, Record
+from deltastore.format.table import TensorTable
+from deltastore.layout.memory import LiveTensors
+from deltastore.layout.weights import chunks_of, digest_of
+from deltastore.log import Log, Manifest
+from deltastore.reader.staging import Staged, stage
+from deltastore.reader.targets import Targets
+from deltastore.replay import find_path, read_table
+from deltastore.stores.base import Store
+
+__all__ = ["AsyncReader", "Pause", "Synced", "open_reader"]
+
+Pause = Callable[[], AbstractAsyncContextManager[None]]
+"""Makes a context in which the engine does not touch its weights."""
+
+
+@dataclass(frozen=True, slots=True)
+class Synced:
+    """What one ``sync`` did.
+
+    ``version`` is now in memory, ``previous`` was before (None: nothing was). ``nbytes`` were fetched,
+    ``changed`` elements written; ``seconds`` in all, ``pause_seconds`` of them inside the pause.
+    """
+
+    version: int
+    previous: int | None
+    nbytes: int
+    changed: int
+    seconds: float
+    pause_seconds: float
+
+
+@dataclass(slots=True)
+class _Tally:
+    nbytes: int = 0
+    changed: int = 0
+    pause_seconds: float = 0.0
+
+
+class AsyncReader:
+    """Keeps live tensors at a version of a stream. Made by ``open_reader``. One call at a time.
+
+    ``version`` is always that of the weights in memory. While an apply has failed half way the reader is
+    *torn*: ``version`` is None, ``torn`` is True, and the next ``sync`` repairs.
+    """
+
+    def __init__(
+        self, store: Store, table: TensorTable, tensors: LiveTensors, newest: Manifest, last: Record, pause: Pause
+    ) -> None:
+        self._store = store
+        self._log = Log(store)
+        self._table = table
+        self._targets = Targets(table, tensors)
+        self._newest = newest
+        self._last = last
+        self._pause = pause
+        self._standing: Manifest | None = None
+        self._half_written: DeltaRecord | None = None
+        self._torn = False
+        self._adoption_tried = False
+
+    @property
+    def version(self) -> int | None:
+        """The version in memory; None before the first ``sync``, and while torn."""
+        return None if self._standing is None else self._standing.version
+
+    @property
+    def torn(self) -> bool:
+        """Whether the live weights are of no version because an apply stopped half way."""
+        return self._torn
+
+    @property
+    def newest(self) -> int:
+        """The newest version seen in the log."""
+        return self._newest.version
+
+    async def poll(self) -> bool:
+        """Look for new records: one request when there are none. True when ``newest`` is not in memory."""
+        async for record in self._log.newest_after(self._last):
+            self._last = record
+            if isinstance(record, AnchorRecord | DeltaRecord):
+                self._newest = record
+        return self._standing is None or self._standing.version != self._newest.version
+
+    async def wait(self, *, timeout: float | None = None, interval: float = 0.05) -> bool:
+        """Poll every ``interval`` seconds until there is something to sync; False after ``timeout`` seconds."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while not await self.poll():
+            left = interval if deadline is None else min(interval, deadline - time.monotonic())
+            if left <= 0:
+                return False
+            await asyncio.sleep(left)
+        return True
+
+    async def sync(self, version: int | None = None) -> Synced:
+        """Bring the live tensors to ``version``, or to the newest one.
+
+        Everything is fetched and checked first; only the writing happens inside the pause. Raises
+        ``CorruptError`` with the weights untouched when anything fetched is wrong, and ``TornError`` when
+        the writing itself failed. A reader that is torn is repaired by the next call.
+        """
+        started = time.perf_counter()
+        await self.poll()
+        target = self._newest
+        if version is not None and version != target.version:
+            target = await self._log.manifest(version, last=self._last)
+        if target.table != self._table.sha256:
+            raise CorruptError(
+                "bad_chain", f"version {target.version} has another tensor table: open a new reader"
+            )
+        before, tally = self.version, _Tally()
+        await self._reach(target, tally)
+        seconds = time.perf_counter() - started
+        return Synced(target.version, before, tally.nbytes, tally.changed, seconds, tally.pause_seconds)
+
+    async def _reach(self, target: Manifest, tally: _Tally) -> None:
+        if self._torn:
+            await self._repair(tally)
+        elif self._standing is None and not self._adoption_tried:
+            await self._adopt(target)
+        path = await find_path(self._log, target, at=self.version)
+        if path.anchor is not None:
+            await self._load(path.anchor, tally)
+        for record in path.deltas:
+            await self._advance(record, tally)
+
+    async def _adopt(self, target: Manifest) -> None:
+        """Skip the anchor when the tensors, as the engine loaded them, are a version on the way already."""
+        self._adoption_tried = True
+        digest = digest_text(await digest_of(self._targets.weights))
+        path = await find_path(self._log, target)
+        steps: list[Manifest] = [*([path.anchor] if path.anchor else []), *path.deltas]
+        for record in reversed(steps):
+            if record.digest == digest:
+                self._standing = record
+                return
+
+    async def _advance(self, record: DeltaRecord, tally: _Tally) -> None:
+        """One delta: stage, pause, write, check, and only then change the version."""
+        base = self._standing
+        if base is None or base.version != record.base:
+            raise TornError("torn", f"version {record.version} builds on {record.base}, which is not in memory")
+        try:
+            staged = await stage(
+                self._store, self._table, record, self._targets, base_digest=int(base.digest, 16)
+            )
+        except CorruptError as error:
+            if error.code == "bad_digest" or error.code == "bad_patch":
+                await self._doubt(base)
+            raise
+        await self._write(staged, tally)
+
+    async def _doubt(self, base: Manifest) -> None:
+        """A delta did not fit: is it the delta that is wrong, or the live weights?"""
+        if digest_text(await digest_of(self._targets.weights)) != base.digest:
+            self._standing, self._torn = None, True
+
+    async def _write(self, staged: Staged, tally: _Tally) -> None:
+        record = staged.record
+        async with self._pause():
+            begun = time.perf_counter()
+            self._standing, self._torn, self._half_written = None, True, record
+            try:
+                staged.apply(self._targets)
+            except DeltastoreError:
+                raise
+            except Exception as error:
+                raise TornError(
+                    "torn",
+                    f"writing version {record.version} failed half way ({error!r}); the weights are of no "
+                    "version: do not serve, call sync again to repair",
+                ) from error
+            self._standing, self._torn, self._half_written = record, False, None
+            tally.pause_seconds += time.perf_counter() - begun
+        tally.nbytes += staged.nbytes
+        tally.changed += sum(len(patch.positions) for patch in staged.patches)
+
+    async def _load(self, record: AnchorRecord, tally: _Tally) -> None:
+        """Write a whole version, shard by shard; each shard is checked before any of it is written."""
+        anchor = await AnchorWeights.open(self._store, record.version, record.anchor, self._table)
+        async with self._pause():
+            begun = time.perf_counter()
+            self._standing, self._torn, self._half_written = None, True, None
+            async for array, _, box, bits in chunks_of(anchor):
+                self._targets.write(array, box, bits)
+            found = digest_text(await digest_of(self._targets.weights))
+            if found != record.digest:
+                raise CorruptError(
+                    "bad_digest",
+                    f"the anchor of version {record.version} has digest {found}, not {record.digest}",
+                    where=record.anchor.prefix(record.version),
+                )
+            self._standing, self._torn = record, False
+            tally.pause_seconds += time.perf_counter() - begun
+        tally.nbytes += record.statistics.bytes
+        tally.changed += self._table.elements
+
+    async def _repair(self, tally: _Tally) -> None:
+        """Finish a half-written delta, if that gives exactly its version; else leave it to an anchor."""
+        record = self._half_written
+        if record is None:
+            return
+        try:
+            staged = await stage(self._store, self._table, record, self._targets, base_digest=None)
+        except CorruptError:
+            self._half_written = None
+            return
+        await self._write(staged, tally)
+        if digest_text(await digest_of(self._targets.weights)) != record.digest:
+            self._standing, self._torn, self._half_written = None, True, None
+
+
+async def open_reader(store: Store, tensors: LiveTensors, *, pause: Pause | None = None) -> AsyncReader:
+    """A reader that will write versions of the stream in ``store`` into ``tensors``, in place.
+
+    ``tensors``: every tensor of the stream, by checkpoint name, as NumPy arrays or torch CPU tensors of
+    exactly its shape and type. ``pause`` makes a context in which the engine leaves its weights alone.
+    Nothing is fetched but the log and the table until the first ``sync``.
+
+    Raises ``NotFoundError`` (``no_stream``, ``no_version``) and ``InputError`` naming the first tensor that
+    does not fit.
+    """
+    log = Log(store)
+    last = await log.tip()
+    newest = await log.manifest_before(last)
+    if newest is None:
+        raise NotFoundError("no_version", f"{store.url} has no version yet: wait for the trainer's first one")
+    table = await read_table(store, newest.table)
+    return AsyncReader(store, table, tensors, newest, last, pause or nullcontext)

@@ -1,0 +1,186 @@
+"""Replaying a stream: the weights of any version, chunk by chunk, from an anchor and the deltas after it.
+
+SPEC section "Reading a version". Memory: the indexes of the deltas on the path, one shard of the anchor and
+one chunk, whatever the model's size.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from deltastore.anchors.reading import AnchorWeights
+from deltastore.errors import CorruptError, NotFoundError
+from deltastore.format.limits import TABLE_BYTES
+from deltastore.format.pack import PackIndex, index_bytes, pack_key
+from deltastore.format.patch import Patch
+from deltastore.format.records import AnchorRecord, DeltaRecord, PackRef, record_key, table_key
+from deltastore.format.table import TensorTable
+from deltastore.log import Log, Manifest
+from deltastore.stores.base import Store
+from deltastore.stores.named import lost_object
+
+__all__ = [
+    "DeltaPatches",
+    "Path",
+    "ReplayedWeights",
+    "StoredPatch",
+    "find_path",
+    "fetch_pack_index",
+    "read_table",
+]
+
+Bits = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """How to reach a version: load ``anchor`` (None: start from the version in hand), then apply ``deltas``."""
+
+    anchor: AnchorRecord | None
+    deltas: tuple[DeltaRecord, ...]
+
+    @property
+    def target(self) -> Manifest | None:
+        """The manifest of the version reached, or None for a path of no steps."""
+        return self.deltas[-1] if self.deltas else self.anchor
+
+
+async def find_path(log: Log, target: Manifest, *, at: int | None = None) -> Path:
+    """The path to ``target`` along base versions, back to its anchor or to version ``at`` if that comes first.
+
+    Raises ``CorruptError("bad_chain")`` when a base version is not in the log or has another table.
+    """
+    deltas: list[DeltaRecord] = []
+    wanted = target.version
+    if wanted == at:
+        return Path(None, ())
+    async for record in log.backwards(target):
+        if not isinstance(record, AnchorRecord | DeltaRecord) or record.version != wanted:
+            continue
+        if record.table != target.table:
+            where = record_key(record.slot)
+            raise CorruptError(
+                "bad_chain", f"{where} is a base of version {target.version} with another table", where=where
+            )
+        if isinstance(record, AnchorRecord):
+            return Path(record, tuple(reversed(deltas)))
+        deltas.append(record)
+        wanted = record.base
+        if wanted == at:
+            return Path(None, tuple(reversed(deltas)))
+    raise CorruptError("bad_chain", f"version {target.version} rests on version {wanted}, which is not there")
+
+
+async def read_table(store: Store, sha256: str) -> TensorTable:
+    """The tensor table with this hash."""
+    key = table_key(sha256)
+    try:
+        data = await store.get(key, limit=TABLE_BYTES)
+    except NotFoundError:
+        raise lost_object(key, "a record") from None
+    table = TensorTable.from_bytes(data, key)
+    if table.sha256 != sha256:
+        raise CorruptError("bad_hash", f"{key} is not the object that its name says", where=key)
+    return table
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPatch:
+    """One patch of one delta: where its bytes stand."""
+
+    index: PackIndex
+    row: int
+    start: int
+    end: int
+
+
+async def fetch_pack_index(store: Store, record: DeltaRecord, pack: PackRef, table: TensorTable) -> PackIndex:
+    """Fetch and check header and index of one pack, without its patches."""
+    key = pack_key(record.version, pack.sha256)
+    try:
+        front = await store.get_range(key, 0, index_bytes(pack.rows))
+    except NotFoundError:
+        raise lost_object(key, f"version {record.version}") from None
+    if hashlib.sha256(front).hexdigest() != pack.index_sha256:
+        raise CorruptError("bad_hash", f"the index of {key} does not match its hash", where=key)
+    return checked_index(front, record, pack, table)
+
+
+def checked_index(front: bytes | memoryview, record: DeltaRecord, pack: PackRef, table: TensorTable) -> PackIndex:
+    """Parse an index and compare it with what the manifest says of its pack."""
+    key = pack_key(record.version, pack.sha256)
+    index = PackIndex.parse(front, table, key)
+    count = int(index.rows["count"].sum(dtype=np.uint64))
+    facts = (index.version, len(index.rows), int(index.offsets[-1]), count)
+    said = (record.version, pack.rows, pack.bytes, pack.count)
+    if facts != said:
+        raise CorruptError(
+            "bad_index", f"{key} has (version, rows, bytes, count) {facts}, its manifest says {said}", where=key
+        )
+    return index
+
+
+class DeltaPatches:
+    """The patches of one delta, found by chunk."""
+
+    def __init__(self, store: Store, table: TensorTable, indexes: Iterable[PackIndex]) -> None:
+        self._store = store
+        self._table = table
+        self._found: dict[tuple[int, int], list[StoredPatch]] = {}
+        for index in indexes:
+            for number, row, start, end in index.patches():
+                place = (int(row["array"]), int(row["chunk"]))
+                self._found.setdefault(place, []).append(StoredPatch(index, number, start, end))
+
+    @classmethod
+    async def open(cls, store: Store, table: TensorTable, record: DeltaRecord) -> Self:
+        """Fetch all indexes of a delta: a few ranged reads, no patch bytes."""
+        return cls(store, table, [await fetch_pack_index(store, record, pack, table) for pack in record.packs])
+
+    def of(self, array: int, chunk: int) -> list[StoredPatch]:
+        """The patches of a chunk: none, one, or one per writer that owns part of it."""
+        return self._found.get((array, chunk), [])
+
+    async def decode(self, stored: StoredPatch) -> Patch:
+        """Fetch, check and decode one patch."""
+        data = await self._store.get_range(stored.index.where, stored.start, stored.end - stored.start)
+        return stored.index.read_patch(stored.index.rows[stored.row], memoryview(data), self._table)
+
+
+class ReplayedWeights:
+    """The weights of one stored version as ``Weights``."""
+
+    def __init__(self, anchor: AnchorWeights, deltas: list[DeltaPatches], table: TensorTable) -> None:
+        self._anchor = anchor
+        self._deltas = deltas
+        self._table = table
+
+    @classmethod
+    async def open(cls, store: Store, path: Path, table: TensorTable) -> Self:
+        """Prepare to read the version at the end of ``path``, which must start at an anchor."""
+        if path.anchor is None:
+            raise ValueError("a path that starts at no anchor")
+        anchor = await AnchorWeights.open(store, path.anchor.version, path.anchor.anchor, table)
+        deltas = [await DeltaPatches.open(store, table, record) for record in path.deltas]
+        return cls(anchor, deltas, table)
+
+    @property
+    def table(self) -> TensorTable:
+        """The version's table."""
+        return self._table
+
+    async def read(self, array: int, chunk: int) -> Bits:
+        """The chunk's bits: the anchor's, with every patch on the path applied."""
+        bits = await self._anchor.read(array, chunk)
+        stored = [(delta, patch) for delta in self._deltas for patch in delta.of(array, chunk)]
+        if not stored:
+            return bits
+        flat = np.array(bits, order="C").reshape(-1)
+        for delta, patch in stored:
+            (await delta.decode(patch)).apply(flat, patch.index.where)
+        return flat.reshape(bits.shape)

@@ -1,0 +1,119 @@
+"""A stream in a store: where writers and readers come from. The async core of the public interface."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from types import TracebackType
+from typing import Self
+
+from deltastore.errors import InputError
+from deltastore.format.records import Record
+from deltastore.layout.cutting import plain_table
+from deltastore.layout.live import LiveWeights, live_specs
+from deltastore.layout.memory import LiveTensors
+from deltastore.log import Log, Manifest
+from deltastore.reader.following import AsyncReader, Pause, open_reader
+from deltastore.replay import ReplayedWeights, find_path, read_table
+from deltastore.stores.base import Store
+from deltastore.stores.open import open_store
+from deltastore.writer.packing import PACK_TARGET_BYTES
+from deltastore.writer.publishing import AsyncWriter, open_writer
+from deltastore.writer.versions import Metadata
+from deltastore.writer.whole import create_stream
+
+__all__ = ["AsyncStream"]
+
+
+class AsyncStream:
+    """One policy's sequence of versions.
+
+    ``await AsyncStream.open(url)`` for one that exists, ``await AsyncStream.create(url, tensors)`` for a new
+    one. Close it, or use it as an async context manager.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._log = Log(store)
+
+    @classmethod
+    async def open(cls, url: str | Store) -> Self:
+        """The stream at ``url`` (``file://``, ``memory://``, or a path); ``NotFoundError("no_stream")``."""
+        stream = cls(url if isinstance(url, Store) else open_store(url))
+        await stream._log.birth()
+        return stream
+
+    @classmethod
+    async def create(
+        cls,
+        url: str | Store,
+        tensors: LiveTensors,
+        *,
+        cast: str | None = None,
+        metadata: Metadata | None = None,
+        label: str = "",
+    ) -> Self:
+        """A new stream whose version 0 is ``tensors``, stored whole.
+
+        ``cast="BF16"`` stores F32 tensors as BF16, rounded to nearest even. Raises
+        ``ConflictError("exists")`` where there is a stream already.
+        """
+        if not tensors:
+            raise InputError("bad_argument", "a stream needs at least one tensor: none were given")
+        stream = cls(url if isinstance(url, Store) else open_store(url))
+        table = plain_table(live_specs(tensors, cast=cast))
+        weights = LiveWeights(table, tensors, cast=cast is not None)
+        await create_stream(stream._store, weights, metadata=metadata, label=label)
+        return stream
+
+    @property
+    def store(self) -> Store:
+        """Where the stream is."""
+        return self._store
+
+    def records(self) -> AsyncIterator[Record]:
+        """Every record from slot 0 on, in order, with the hash chain checked."""
+        return self._log.forwards()
+
+    async def newest(self) -> Manifest:
+        """The manifest of the newest version; ``NotFoundError("no_version")`` while there is none."""
+        return await self._log.newest_manifest()
+
+    async def manifest(self, version: int) -> Manifest:
+        """The manifest of ``version``; ``NotFoundError("no_version")``."""
+        return await self._log.manifest(version)
+
+    async def weights(self, version: int | None = None) -> ReplayedWeights:
+        """The weights of a version (default: the newest), to be read chunk by chunk."""
+        target = await self.newest() if version is None else await self.manifest(version)
+        path = await find_path(self._log, target)
+        return await ReplayedWeights.open(self._store, path, await read_table(self._store, target.table))
+
+    async def writer(
+        self,
+        tensors: LiveTensors,
+        *,
+        resumes: int | None = None,
+        cast: bool = False,
+        label: str = "",
+        pack_bytes: int = PACK_TARGET_BYTES,
+    ) -> AsyncWriter:
+        """Begin a new epoch that publishes ``tensors``; see ``open_writer``. Fences every earlier writer."""
+        return await open_writer(
+            self._store, tensors, resumes=resumes, cast=cast, label=label, pack_bytes=pack_bytes
+        )
+
+    async def reader(self, tensors: LiveTensors, *, pause: Pause | None = None) -> AsyncReader:
+        """A reader that writes versions into ``tensors``, in place; see ``open_reader``."""
+        return await open_reader(self._store, tensors, pause=pause)
+
+    async def close(self) -> None:
+        """Release the store."""
+        await self._store.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()

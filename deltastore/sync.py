@@ -1,0 +1,231 @@
+"""The sync face: the same calls as the async core, each run to its end on the stream's own event loop.
+
+No thread is started here, and no loop is shared: a ``Stream`` owns one ``asyncio.Runner`` and lends it to the
+writers and readers that it makes. Inside a running event loop, use ``AsyncStream``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AbstractContextManager, asynccontextmanager
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from deltastore.errors import InputError
+from deltastore.format.records import Record
+from deltastore.layout.memory import LiveTensors
+from deltastore.log import Manifest
+from deltastore.reader.following import AsyncReader, Pause, Synced
+from deltastore.stores.base import Store
+from deltastore.stream import AsyncStream
+from deltastore.writer.packing import PACK_TARGET_BYTES
+from deltastore.writer.publishing import AsyncWriter, Published
+from deltastore.writer.versions import Metadata
+
+__all__ = ["Reader", "Stream", "Writer", "create", "open"]
+
+Result = TypeVar("Result")
+SyncPause = Callable[[], AbstractContextManager[Any]]
+
+
+class _Loop:
+    """Runs coroutines to their end, one at a time."""
+
+    def __init__(self) -> None:
+        self._runner = asyncio.Runner()
+
+    def run(self, work: Coroutine[Any, Any, Result]) -> Result:
+        if _inside_a_loop():
+            work.close()
+            raise InputError(
+                "bad_argument", "an event loop is running here: use deltastore.AsyncStream, and await it"
+            )
+        return self._runner.run(work)
+
+    def close(self) -> None:
+        self._runner.close()
+
+
+def _inside_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+class Stream:
+    """One policy's sequence of versions. Made by ``deltastore.open`` and ``deltastore.create``.
+
+    Close it, or use it as a context manager; its writers and readers end with it.
+    """
+
+    def __init__(self, core: AsyncStream, loop: _Loop) -> None:
+        self._core = core
+        self._loop = loop
+
+    def records(self) -> list[Record]:
+        """Every record from slot 0 on, with the hash chain checked."""
+
+        async def collect() -> list[Record]:
+            return [record async for record in self._core.records()]
+
+        return self._loop.run(collect())
+
+    def newest(self) -> Manifest:
+        """The manifest of the newest version; ``NotFoundError("no_version")`` while there is none."""
+        return self._loop.run(self._core.newest())
+
+    def manifest(self, version: int) -> Manifest:
+        """The manifest of ``version``; ``NotFoundError("no_version")``."""
+        return self._loop.run(self._core.manifest(version))
+
+    def writer(
+        self,
+        tensors: LiveTensors,
+        *,
+        resumes: int | None = None,
+        cast: bool = False,
+        label: str = "",
+        pack_bytes: int = PACK_TARGET_BYTES,
+    ) -> Writer:
+        """Begin a new epoch that publishes ``tensors`` (name -> NumPy array or torch CPU tensor).
+
+        Every earlier writer of the stream is fenced. The version whose weights ``tensors`` are, proved by
+        digest, is the first base; where there is none, the first version is stored whole. ``resumes``
+        insists on one. ``cast``: F32 tensors may stand for BF16 or F16 ones. ``label`` names the trainer in
+        the log. Raises ``InputError`` naming the first tensor that does not fit.
+        """
+        core = self._core.writer(
+            tensors, resumes=resumes, cast=cast, label=label, pack_bytes=pack_bytes
+        )
+        return Writer(self._loop.run(core), self._loop)
+
+    def reader(self, tensors: LiveTensors, *, pause: SyncPause | None = None) -> Reader:
+        """A reader that writes versions into ``tensors``, in place.
+
+        ``pause`` makes a context manager; inside it the engine leaves its weights alone. Raises
+        ``InputError`` naming the first tensor that does not fit.
+        """
+        core = self._core.reader(tensors, pause=None if pause is None else _as_async(pause))
+        return Reader(self._loop.run(core), self._loop)
+
+    def close(self) -> None:
+        """Release the store and the event loop. May be called more than once."""
+        self._loop.run(self._core.close())
+        self._loop.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class Writer:
+    """Publishes live tensors. Made by ``Stream.writer``."""
+
+    def __init__(self, core: AsyncWriter, loop: _Loop) -> None:
+        self._core = core
+        self._loop = loop
+
+    @property
+    def version(self) -> int | None:
+        """The version that the next delta is based on; None when the next version will be an anchor."""
+        return self._core.version
+
+    @property
+    def epoch(self) -> int:
+        """The number of this incarnation."""
+        return self._core.epoch
+
+    def publish(
+        self,
+        *,
+        version: int | None = None,
+        step: int | None = None,
+        metadata: Metadata | None = None,
+        anchor: bool = False,
+    ) -> Published:
+        """Commit the tensors as they are now as a new version; see ``AsyncWriter.publish``."""
+        return self._loop.run(
+            self._core.publish(version=version, step=step, metadata=metadata, anchor=anchor)
+        )
+
+
+class Reader:
+    """Keeps live tensors at a version. Made by ``Stream.reader``."""
+
+    def __init__(self, core: AsyncReader, loop: _Loop) -> None:
+        self._core = core
+        self._loop = loop
+
+    @property
+    def version(self) -> int | None:
+        """The version in memory; None before the first ``sync``, and while torn."""
+        return self._core.version
+
+    @property
+    def torn(self) -> bool:
+        """Whether the live weights are of no version because an apply stopped half way."""
+        return self._core.torn
+
+    @property
+    def newest(self) -> int:
+        """The newest version seen in the log."""
+        return self._core.newest
+
+    def poll(self) -> bool:
+        """Look for new records; True when there is something to ``sync``."""
+        return self._loop.run(self._core.poll())
+
+    def wait(self, *, timeout: float | None = None, interval: float = 0.05) -> bool:
+        """Poll every ``interval`` seconds until there is something to sync; False after ``timeout`` seconds."""
+        return self._loop.run(self._core.wait(timeout=timeout, interval=interval))
+
+    def sync(self, version: int | None = None) -> Synced:
+        """Bring the tensors to ``version``, or to the newest one; see ``AsyncReader.sync``."""
+        return self._loop.run(self._core.sync(version))
+
+
+def _as_async(pause: SyncPause) -> Pause:
+    @asynccontextmanager
+    async def paused() -> AsyncIterator[None]:
+        with pause():
+            yield
+
+    return paused
+
+
+def _started(work: Callable[[], Coroutine[Any, Any, AsyncStream]]) -> Stream:
+    loop = _Loop()
+    try:
+        return Stream(loop.run(work()), loop)
+    except BaseException:
+        loop.close()
+        raise
+
+
+def open(url: str | Store) -> Stream:  # noqa: A001
+    """The stream at ``url`` (``file://``, ``memory://``, or a path); ``NotFoundError("no_stream")``."""
+    return _started(lambda: AsyncStream.open(url))
+
+
+def create(
+    url: str | Store,
+    tensors: LiveTensors,
+    *,
+    cast: str | None = None,
+    metadata: Metadata | None = None,
+    label: str = "",
+) -> Stream:
+    """A new stream whose version 0 is ``tensors``, stored whole; ``ConflictError("exists")``.
+
+    ``cast="BF16"`` stores F32 tensors as BF16, rounded to nearest even.
+    """
+    return _started(
+        lambda: AsyncStream.create(url, tensors, cast=cast, metadata=metadata, label=label)
+    )

@@ -1,0 +1,6 @@
+"""Checking a whole stream: chain, hashes, indexes, patches, and digests by replay."""
+
+from deltastore.validate.report import Problem, Report
+from deltastore.validate.run import validate
+
+__all__ = ["Problem", "Report", "validate"]

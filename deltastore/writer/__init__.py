@@ -1,0 +1,6 @@
+"""What a trainer holds: finds changes, uploads packs, commits versions."""
+
+from deltastore.writer.publishing import AsyncWriter, Published, open_writer
+from deltastore.writer.whole import create_stream, publish_weights
+
+__all__ = ["AsyncWriter", "Published", "create_stream", "open_writer", "publish_weights"]

@@ -1,0 +1,126 @@
+"""From changes to uploaded packs, in a stream: at most two packs are in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from deltastore.detect.changes import ChunkChange, Detector
+from deltastore.format.digest import MODULUS, Digester
+from deltastore.format.pack import Pack, PackBuilder, pack_key
+from deltastore.format.patch import encode_patch
+from deltastore.format.records import PackRef
+from deltastore.format.table import TensorTable
+from deltastore.stores.base import Store
+
+__all__ = ["PACK_TARGET_BYTES", "Uploaded", "upload_changes"]
+
+PACK_TARGET_BYTES: Final = 32 << 20
+"""A pack is closed once it is this large: a good size for object stores."""
+
+Progress = Callable[[int], None]
+
+
+@dataclass(slots=True)
+class Uploaded:
+    """What a round of detection became: packs that are durable but not yet named by any record."""
+
+    packs: list[PackRef] = field(default_factory=list)
+    changed: int = 0
+    difference: int = 0
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all packs."""
+        return sum(pack.bytes for pack in self.packs)
+
+
+class _Uploader:
+    """Uploads finished packs one after another, while the next one is being built."""
+
+    def __init__(self, store: Store, version: int) -> None:
+        self._store = store
+        self._version = version
+        self._running: asyncio.Task[None] | None = None
+
+    async def submit(self, pack: Pack) -> PackRef:
+        await self.drain()
+        key = pack_key(self._version, pack.sha256)
+        self._running = asyncio.create_task(self._store.put(key, pack.data))
+        return PackRef(
+            sha256=pack.sha256,
+            bytes=len(pack.data),
+            index_sha256=pack.index_sha256,
+            rows=pack.rows,
+            count=pack.count,
+            slabs=pack.slabs,
+        )
+
+    async def drain(self) -> None:
+        """Wait until everything submitted is durable; raises what the upload raised."""
+        running, self._running = self._running, None
+        if running is not None:
+            await running
+
+    async def abandon(self) -> None:
+        running, self._running = self._running, None
+        if running is not None:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+
+async def upload_changes(
+    store: Store,
+    table: TensorTable,
+    detector: Detector,
+    version: int,
+    nonce: str,
+    *,
+    target_bytes: int = PACK_TARGET_BYTES,
+    progress: Progress | None = None,
+) -> Uploaded:
+    """Encode and upload one round of ``detector``; on return every pack is durable.
+
+    ``progress`` is called with the bytes of each pack as it is handed to the store.
+    """
+    result = Uploaded()
+    digester = Digester(table)
+    uploader = _Uploader(store, version)
+    builder = PackBuilder(version, bytes.fromhex(nonce))
+    try:
+        async for change in detector.changes():
+            _add(builder, change, table, digester, result)
+            if builder.size >= target_bytes:
+                await _close(builder, uploader, result, progress)
+                builder = PackBuilder(version, bytes.fromhex(nonce))
+        if len(builder):
+            await _close(builder, uploader, result, progress)
+        await uploader.drain()
+    except BaseException:
+        await uploader.abandon()
+        raise
+    return result
+
+
+def _add(
+    builder: PackBuilder, change: ChunkChange, table: TensorTable, digester: Digester, result: Uploaded
+) -> None:
+    element = table.arrays[change.array].element
+    patch = encode_patch(
+        element, change.box.elements, change.positions, change.old, change.new, change.whole
+    )
+    difference = digester.difference(change.array, change.box, change.positions, change.old, change.new)
+    builder.add(change.slab, change.array, change.chunk, patch, difference)
+    result.changed += len(change.positions)
+    result.difference = (result.difference + difference) % MODULUS
+
+
+async def _close(
+    builder: PackBuilder, uploader: _Uploader, result: Uploaded, progress: Progress | None
+) -> None:
+    pack = builder.finish()
+    result.packs.append(await uploader.submit(pack))
+    if progress is not None:
+        progress(len(pack.data))

@@ -1,0 +1,109 @@
+"""Publishing weights that are not live: a checkpoint becomes a stream, or its next version."""
+
+from __future__ import annotations
+
+import time
+
+from deltastore.detect.difference import Difference
+from deltastore.errors import ConflictError
+from deltastore.format.records import BirthRecord, FileRef
+from deltastore.layout.weights import Weights, digest_of
+from deltastore.log import Log, SlotTakenError, new_nonce
+from deltastore.replay import ReplayedWeights, find_path
+from deltastore.stores.base import Store
+from deltastore.writer.epoch import Epoch, choose_version
+from deltastore.writer.publishing import Published
+from deltastore.writer.versions import Metadata, Progress, commit_anchor, commit_delta
+
+__all__ = ["create_stream", "publish_weights"]
+
+
+async def create_stream(
+    store: Store,
+    weights: Weights,
+    *,
+    version: int | None = None,
+    files: tuple[FileRef, ...] = (),
+    metadata: Metadata | None = None,
+    label: str = "",
+    progress: Progress | None = None,
+) -> Published:
+    """Make the store a stream whose first version is ``weights``, stored whole.
+
+    A stream that was born but never got a version (its creator was stopped) is taken over. Raises
+    ``ConflictError("exists")`` for a stream with versions.
+    """
+    started = time.perf_counter()
+    log = Log(store)
+    await _ensure_birth(log)
+    tip = await log.tip()
+    newest = await log.manifest_before(tip)
+    choose_version(None, version)
+    if newest is not None:
+        raise ConflictError(
+            "exists",
+            f"{store.url} is a stream already, at version {newest.version}: "
+            "use 'deltastore publish', or another URL",
+        )
+    epoch = await Epoch.begin(log, resumes=None, label=label)
+    record = await commit_anchor(
+        store, epoch, weights, version=version, files=files, metadata=metadata, progress=progress
+    )
+    return Published.of(record, time.perf_counter() - started)
+
+
+async def _ensure_birth(log: Log) -> None:
+    if await log.record(0) is not None:
+        return
+    try:
+        await log.append(BirthRecord, None, epoch=0, stream=new_nonce())
+    except SlotTakenError:
+        await log.birth()
+
+
+async def publish_weights(
+    store: Store,
+    weights: Weights,
+    *,
+    version: int | None = None,
+    metadata: Metadata | None = None,
+    label: str = "",
+    progress: Progress | None = None,
+) -> Published:
+    """Commit ``weights`` as the next version: a delta against the tip, read chunk by chunk from the store.
+
+    ``weights`` are read twice: once for the changes, and once for a digest that the delta must lead to.
+    Raises ``ConflictError``, ``CorruptError`` when the tip as stored is damaged.
+    """
+    started = time.perf_counter()
+    log = Log(store)
+    tip = await log.tip()
+    base = await log.manifest_before(tip)
+    choose_version(None if base is None else base.version, version)
+    if base is None:
+        epoch = await Epoch.begin(log, resumes=None, label=label)
+        first = await commit_anchor(
+            store, epoch, weights, version=version, metadata=metadata, progress=progress
+        )
+        return Published.of(first, time.perf_counter() - started)
+    path = await find_path(log, base)
+    old = await ReplayedWeights.open(store, path, weights.table)
+    expected = await digest_of(weights)
+    epoch = await Epoch.begin(log, resumes=base.version, label=label)
+    if epoch.newest_version != base.version:
+        raise ConflictError(
+            "version_taken",
+            f"version {epoch.newest_version} was published meanwhile: run the command again to follow it",
+        )
+    record = await commit_delta(
+        store,
+        epoch,
+        base,
+        weights,
+        Difference(weights, old),
+        version=version,
+        metadata=metadata,
+        expected_digest=expected,
+        progress=progress,
+    )
+    return Published.of(record, time.perf_counter() - started)

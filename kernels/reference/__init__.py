@@ -1,0 +1,1 @@
+"""The contract of every kernel in NumPy: obviously right first, fast second."""
