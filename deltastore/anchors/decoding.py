@@ -31,7 +31,7 @@ def most_bytes(grid: ShardGrid, element: Dtype) -> int:
 
 
 class DecodedShard:
-    """A shard whose chunks are views of the object's bytes, each checked to lie inside it when it is taken."""
+    """A shard whose chunks are views of the object's bytes, checked when they are taken."""
 
     def __init__(self, data: bytes, grid: ShardGrid, element: Dtype, where: str) -> None:
         """Raise ``CorruptError("bad_anchor")`` for an object too short for its index."""

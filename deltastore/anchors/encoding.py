@@ -51,7 +51,7 @@ class ShardEncoder:
         return cls(shards, await tensorstore.open(spec, context=context), objects)
 
     async def encode(self, shard: int, bits: Bits) -> bytes:
-        """The object of a shard; ``bits`` are all its elements inside the array, unsigned, and may not change."""
+        """The object of a shard. ``bits``: its elements inside the array, unsigned; they may not change."""
         region = self._store[self._shards.box(shard).slices]
         await region.write(bits.view(self._element), can_reference_source_data_indefinitely=True)
         key = self._shards.key(shard)

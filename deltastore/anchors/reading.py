@@ -8,8 +8,9 @@ from typing import Self
 from deltastore.anchors.decoding import DecodedShard, most_bytes
 from deltastore.anchors.inventory import fetch_inventory, fetch_object
 from deltastore.anchors.sharding import ShardGrid, array_path
+from deltastore.anchors.together import together
 from deltastore.anchors.zarr_metadata import METADATA_KEY, check_group, read_shards
-from deltastore.errors import CorruptError
+from deltastore.errors import CorruptError, InputError
 from deltastore.format.limits import TABLE_BYTES
 from deltastore.format.records import AnchorRef, InventoryObject
 from deltastore.format.table import TensorTable
@@ -20,7 +21,7 @@ __all__ = ["AnchorWeights"]
 
 
 class AnchorWeights:
-    """The weights of an anchor. Memory: the last shard that was read from, and the inventory.
+    """The weights of an anchor. Memory: the shards last fetched (of about 30 MiB), and the inventory.
 
     Reading the chunks of an anchor of :func:`write_anchor` in order fetches every object once. Tasks may
     share the weights; they take turns at fetching.
@@ -33,6 +34,7 @@ class AnchorWeights:
         table: TensorTable,
         entries: dict[str, InventoryObject],
         grids: list[ShardGrid],
+        fetches: int,
     ) -> None:
         self._store = store
         self._prefix = prefix
@@ -40,15 +42,23 @@ class AnchorWeights:
         self._entries = entries
         self._grids = grids
         self._turn = asyncio.Lock()
-        self._held: tuple[tuple[int, int], DecodedShard] | None = None
+        self._fetches = fetches
+        self._held: dict[tuple[int, int], DecodedShard] = {}
 
     @classmethod
-    async def open(cls, store: Store, version: int, ref: AnchorRef, table: TensorTable) -> Self:
+    async def open(
+        cls, store: Store, version: int, ref: AnchorRef, table: TensorTable, *, fetches: int = 1
+    ) -> Self:
         """Fetch and check the inventory and all metadata; no weights are fetched yet.
+
+        A chunk whose shard is not in memory will fetch that shard and the ones after it, ``fetches`` at once:
+        1 suits a reader of some chunks, more a reader of all of them from a distant store.
 
         Raises ``CorruptError``: ``lost_object``, ``too_large``, ``bad_length``, ``bad_hash``, ``bad_json``
         for the objects, ``bad_anchor`` for an anchor that does not hold exactly the shards of ``table``.
         """
+        if fetches < 1:
+            raise InputError("bad_argument", f"fetches is {fetches}; give 1 or more")
         prefix = ref.prefix(version)
         entries = await fetch_inventory(store, version, ref)
         metadata = _Metadata(store, prefix, entries)
@@ -65,7 +75,7 @@ class AnchorWeights:
         for key in entries:
             if key not in wanted:
                 raise _bad(prefix + key, "is in the inventory but is no part of the tensor table")
-        return cls(store, prefix, table, entries, grids)
+        return cls(store, prefix, table, entries, grids, fetches)
 
     @property
     def table(self) -> TensorTable:
@@ -79,10 +89,17 @@ class AnchorWeights:
         """
         shard, _ = self._grids[array].holder(chunk)
         async with self._turn:
-            if self._held is None or self._held[0] != (array, shard):
-                self._held = None
-                self._held = ((array, shard), await self._fetch(array, shard))
-            return self._held[1].chunk(chunk)
+            if (array, shard) not in self._held:
+                self._held.clear()
+                await self._hold(array, shard)
+            return self._held[array, shard].chunk(chunk)
+
+    async def _hold(self, array: int, first: int) -> None:
+        shards = range(first, min(first + self._fetches, len(self._grids[array].shards)))
+        async with together() as group:
+            tasks = [group.create_task(self._fetch(array, shard)) for shard in shards]
+        for shard, task in zip(shards, tasks, strict=True):
+            self._held[array, shard] = task.result()
 
     async def _fetch(self, array: int, shard: int) -> DecodedShard:
         grid = self._grids[array]

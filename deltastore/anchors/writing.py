@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import secrets
 from collections.abc import Callable
 
 import numpy as np
 
 from deltastore.anchors.encoding import ShardEncoder
-from deltastore.anchors.inventory import INVENTORY_KEY
 from deltastore.anchors.sharding import ShardGrid, array_path, plan_shards
 from deltastore.anchors.together import together
+from deltastore.anchors.uploading import Uploading
 from deltastore.anchors.zarr_metadata import METADATA_KEY, array_metadata, group_metadata, metadata_bytes
 from deltastore.errors import InputError
-from deltastore.format.canonical import sha256_hex
-from deltastore.format.limits import INVENTORY_BYTES, INVENTORY_OBJECTS
-from deltastore.format.records import AnchorRef, Inventory, InventoryObject
+from deltastore.format.limits import INVENTORY_OBJECTS
+from deltastore.format.records import AnchorRef
 from deltastore.layout.weights import Bits, Weights
 from deltastore.stores.base import Store
 
@@ -36,40 +36,71 @@ async def write_anchor(
 ) -> AnchorRef:
     """Put the weights whole under ``anchors/<version>/<attempt>/``; return what a record names them by.
 
-    ``attempt`` is 32 hexadecimal digits, random if not given. All objects are durable on return, the inventory
-    last; nothing refers to them until a record does. ``uploads`` shards are on their way at a time, the next
-    one being encoded among them. Memory: about 64 MiB for each, and 128 MiB. ``progress`` is called with the
-    bytes of weights just put.
+    ``attempt`` is 32 lower-case hexadecimal digits, random if not given. All objects are durable on return,
+    the inventory last; nothing refers to them until a record does. Up to ``uploads`` shards of about 30 MiB
+    are in memory, one of which may be in the making and takes three times that. ``progress`` is called with
+    the bytes of weights just put.
 
-    Raises ``InputError("bad_argument")`` for a model of too many objects or a bad ``uploads``, and what the
-    weights and the store raise.
+    Raises ``InputError("bad_argument")`` for a model of too many objects, a bad ``uploads`` or ``attempt``,
+    and what the weights and the store raise.
     """
     if uploads < 1:
         raise InputError("bad_argument", f"uploads is {uploads}; give 1 or more")
+    if attempt is not None and re.fullmatch("[0-9a-f]{32}", attempt) is None:
+        raise InputError("bad_argument", f"attempt {attempt!r} is not 32 lower-case hexadecimal digits")
     grids = [plan_shards(array) for array in weights.table.arrays]
-    _check_count(grids)
-    ref = AnchorRef(attempt=attempt or secrets.token_hex(16), inventory_sha256="0" * 64, inventory_bytes=1)
-    upload = _Upload(store, ref.prefix(version))
-    await upload.put(METADATA_KEY, metadata_bytes(group_metadata(weights.table, version)))
-    room = asyncio.Semaphore(uploads)
-    async with together() as group:
-        for number, grid in enumerate(grids):
-            path = array_path(number)
-            metadata = metadata_bytes(array_metadata(weights.table.arrays[number], grid))
-            await upload.put(f"{path}/{METADATA_KEY}", metadata)
-            encoder = await ShardEncoder.open(weights.table.arrays[number], grid)
-            for shard in range(len(grid.shards)):
-                await room.acquire()
-                bits = await _gather(weights, number, grid, shard)
-                nbytes = bits.nbytes
-                encoded = await encoder.encode(shard, bits)
-                del bits
-                put = upload.put_shard(f"{path}/{grid.key(shard)}", encoded, room, nbytes, progress)
-                del encoded
-                group.create_task(put)
-    inventory = upload.inventory()
-    data = inventory.to_bytes()
-    if len(data) > INVENTORY_BYTES:
-        raise InputError("bad_argument", f"an inventory of {len(data)} bytes, above {INVENTORY_BYTES}")
-    await store.put(ref.prefix(version) + INVENTORY_KEY, data)
-    return AnchorRef(attempt=ref.attempt, inventory_sha256=inventory.sha256, inventory_bytes=len(data))
+    count = 1 + sum(1 + len(grid.shards) for grid in grids)
+    if count > INVENTORY_OBJECTS:
+        message = f"the anchor would have {count} objects, above {INVENTORY_OBJECTS}: cut larger chunks"
+        raise InputError("bad_argument", message)
+    uploading = Uploading(store, version, attempt or secrets.token_hex(16))
+    await uploading.put(METADATA_KEY, metadata_bytes(group_metadata(weights.table, version)))
+    await _Writing(uploading, weights, uploads, progress).put_arrays(grids)
+    return await uploading.finish()
+
+
+class _Writing:
+    """All arrays of one anchor on their way: encoded one shard after another, put several at a time."""
+
+    def __init__(
+        self, uploading: Uploading, weights: Weights, uploads: int, progress: Progress | None
+    ) -> None:
+        self._uploading = uploading
+        self._weights = weights
+        self._room = asyncio.Semaphore(uploads)
+        self._progress = progress
+
+    async def put_arrays(self, grids: list[ShardGrid]) -> None:
+        async with together() as group:
+            for number, grid in enumerate(grids):
+                array = self._weights.table.arrays[number]
+                path = array_path(number)
+                await self._uploading.put(
+                    f"{path}/{METADATA_KEY}", metadata_bytes(array_metadata(array, grid))
+                )
+                encoder = await ShardEncoder.open(array, grid)
+                for shard in range(len(grid.shards)):
+                    await self._room.acquire()
+                    encoded = await encoder.encode(shard, await self._gather(number, grid, shard))
+                    nbytes = grid.box(shard).elements * array.element.itemsize
+                    group.create_task(self._put_shard(f"{path}/{grid.key(shard)}", encoded, nbytes))
+                    del encoded  # else it would outlive its upload
+
+    async def _put_shard(self, key: str, encoded: bytes, nbytes: int) -> None:
+        await self._uploading.put(key, encoded)
+        if self._progress is not None:
+            self._progress(nbytes)
+        self._room.release()
+
+    async def _gather(self, number: int, grid: ShardGrid, shard: int) -> Bits:
+        """All elements of a shard, in memory of their own."""
+        box = grid.box(shard)
+        out = np.empty(box.size, dtype=self._weights.table.arrays[number].element.storage)
+        for chunk in grid.members(shard):
+            part = grid.chunks.box(chunk)
+            place = tuple(
+                slice(at - origin, at - origin + size)
+                for at, origin, size in zip(part.start, box.start, part.size, strict=True)
+            )
+            out[place] = await self._weights.read(number, chunk)
+        return out

@@ -157,11 +157,12 @@ class TensorTable(Sealed):
         if sum(array.count for array in self.arrays) > TENSORS:
             raise ValueError(f"more than {TENSORS} tensors")
         keys = [array_order(array) for array in self.arrays]
-        if keys != sorted(keys):
-            raise ValueError("arrays are not in order")
+        if keys != sorted(set(keys)):
+            raise ValueError("arrays are not in order, or two are of one pattern, type and shape")
         seen: set[str] = set()
         for array in self.arrays:
             _check_slab_rule(array, self.slabs)
+            _check_pattern(array)
             for name in array.names:
                 if not name or len(name.encode()) > NAME_BYTES:
                     raise ValueError(f"a tensor name is empty or longer than {NAME_BYTES} bytes")
@@ -212,6 +213,14 @@ class TensorTable(Sealed):
 def array_order(array: Array) -> tuple[str, int, str, tuple[int, ...]]:
     """The key by which arrays are sorted: pattern, number of indexes, element type, shape."""
     return (array.pattern, len(array.members[0]), array.dtype, array.shape)
+
+
+def _check_pattern(array: Array) -> None:
+    """Whether the pattern is what the names of its members are split into."""
+    indexes = list(array.indexes())
+    for index in (indexes[0], indexes[-1]):
+        if split_name(join_name(array.pattern, index)) != (array.pattern, index):
+            raise ValueError(f"pattern {array.pattern!r} has a component that is an index")
 
 
 def _check_slab_rule(array: Array, slabs: int) -> None:

@@ -1,0 +1,76 @@
+"""The trainer of the demo: FP32 master weights, AdamW, and text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from deltastore.demo.model import new_model
+from deltastore.demo.text import Bytes, Tokens, windows
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = ["WARM_UP_STEPS", "Trainer"]
+
+WARM_UP_STEPS: Final = 60
+
+_WARM_UP_RATE: Final = 2e-3
+
+_FINE_TUNING_RATE: Final = 5e-7
+"""Of the size that online RL uses. Of weights as small as these, 1 to 2 % then change in BF16 at each step."""
+
+_WINDOWS: Final = 8
+_LENGTH: Final = 64
+_HELD_OUT_WINDOWS: Final = 64
+_HELD_OUT_SHARE: Final = 0.1
+_SEED: Final = 0
+
+
+class Trainer:
+    """A model that learns ``text``. The last tenth of it is never trained on: ``loss`` is measured there."""
+
+    def __init__(self, text: Bytes) -> None:
+        cut = len(text) - int(len(text) * _HELD_OUT_SHARE)
+        self._text = text[:cut]
+        self._draw = np.random.default_rng(_SEED)
+        self._held_out = windows(text[cut:], self._draw, count=_HELD_OUT_WINDOWS, length=_LENGTH)
+        self.model = new_model(_SEED)
+        self._start(_WARM_UP_RATE)
+
+    @property
+    def parameters(self) -> dict[str, Tensor]:
+        """The FP32 master weights, live, by checkpoint name."""
+        return dict(self.model.named_parameters())
+
+    def start_fine_tuning(self) -> None:
+        """From here on with a small, constant learning rate and fresh optimizer state."""
+        self._start(_FINE_TUNING_RATE)
+
+    def _start(self, rate: float) -> None:
+        import torch
+
+        self._optimizer = torch.optim.AdamW(self.model.parameters(), lr=rate)
+
+    def step(self) -> float:
+        """One optimizer step; the loss before it, in nats per byte, on the text it was taken on."""
+        loss = self._loss(windows(self._text, self._draw, count=_WINDOWS, length=_LENGTH))
+        self._optimizer.zero_grad()
+        loss.backward()
+        self._optimizer.step()
+        return loss.item()
+
+    def loss(self) -> float:
+        """The loss on the held-out text, in nats per byte."""
+        import torch
+
+        with torch.no_grad():
+            return self._loss(self._held_out).item()
+
+    def _loss(self, tokens: Tokens) -> Tensor:
+        import torch
+
+        inputs = torch.from_numpy(tokens)
+        loss: Tensor = self.model(input_ids=inputs, labels=inputs).loss
+        return loss

@@ -1,0 +1,35 @@
+"""The files that travel beside the weights, put into the store (SPEC section "Carried files")."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from pathlib import Path
+
+from deltastore.checkpoints.carried import CarriedFile, carried_files
+from deltastore.format.canonical import sha256_hex
+from deltastore.format.records import FileRef, file_key
+from deltastore.stores.base import Store
+
+__all__ = ["carry_files", "put_files"]
+
+
+async def carry_files(store: Store, path: str | Path) -> tuple[FileRef, ...]:
+    """Put the configuration and tokenizer files of the checkpoint at ``path`` into the store.
+
+    Returns what an anchor's record names them by; all are durable. Raises what ``carried_files`` and
+    ``CarriedFile.read`` raise, and ``StoreError``.
+    """
+    carried = await asyncio.to_thread(carried_files, path)
+    return await put_files(store, carried.files)
+
+
+async def put_files(store: Store, files: Iterable[CarriedFile]) -> tuple[FileRef, ...]:
+    """Put each file under the key that its content gives it. One file is in memory at a time."""
+    refs = []
+    for file in files:
+        content = await asyncio.to_thread(file.read)
+        sha256 = await asyncio.to_thread(sha256_hex, content)
+        await store.put(file_key(sha256), content)
+        refs.append(FileRef(name=file.name, bytes=len(content), sha256=sha256))
+    return tuple(refs)

@@ -1,0 +1,102 @@
+"""A checkpoint on disk becomes a stream, or the next version of one. Memory: a few chunks and one shard."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from deltastore.checkpoints.carried import carried_files
+from deltastore.checkpoints.checkpoint import Checkpoint
+from deltastore.checkpoints.reading import CheckpointWeights
+from deltastore.errors import ConflictError
+from deltastore.format.records import FileRef, check_metadata
+from deltastore.layout.cutting import plain_table
+from deltastore.layout.watched import Progress, WatchedWeights
+from deltastore.log import Log
+from deltastore.replay import read_table
+from deltastore.stores.base import Store
+from deltastore.writer.carrying import put_files
+from deltastore.writer.publishing import Published
+from deltastore.writer.versions import Metadata
+from deltastore.writer.whole import create_stream, publish_weights
+
+__all__ = ["Created", "create_from_checkpoint", "publish_checkpoint"]
+
+_PASSES: Final = 2
+"""Both ways of publishing read the checkpoint twice: for what is stored, and for its digest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Created:
+    """A new stream: its first version, its tensors, the files it carries, and a line for each file it cannot."""
+
+    first: Published
+    tensors: int
+    files: tuple[FileRef, ...]
+    warnings: tuple[str, ...]
+
+
+async def create_from_checkpoint(
+    store: Store,
+    path: str | Path,
+    *,
+    metadata: Metadata | None = None,
+    label: str = "",
+    progress: Progress | None = None,
+) -> Created:
+    """Make the store a stream whose version 0 is the safetensors checkpoint at ``path``, stored whole.
+
+    Configuration and tokenizer files beside the weights are carried. Raises ``ConflictError("exists")`` for
+    a stream with versions, ``InputError`` for an unusable checkpoint (in both cases nothing is written), and
+    ``StoreError``.
+    """
+    check_metadata(metadata or {})
+    await _refuse_existing(store)
+    carried = await asyncio.to_thread(carried_files, path)
+    with await asyncio.to_thread(Checkpoint.open, path) as checkpoint:
+        table = plain_table(checkpoint.tensors)
+        weights = WatchedWeights(CheckpointWeights(checkpoint, table), progress, passes=_PASSES)
+        files = await put_files(store, carried.files)
+        first = await create_stream(store, weights, files=files, metadata=metadata, label=label)
+    return Created(first, len(table.places), files, carried.warnings)
+
+
+async def _refuse_existing(store: Store) -> None:
+    """``create_stream`` refuses too, but only once the carried files are in the store."""
+    log = Log(store)
+    if await log.record(0) is None:
+        return
+    newest = await log.manifest_before(await log.tip())
+    if newest is not None:
+        raise ConflictError(
+            "exists",
+            f"{store.url} is a stream already, at version {newest.version}: "
+            "use 'deltastore publish', or another URL",
+            where=store.url,
+        )
+
+
+async def publish_checkpoint(
+    store: Store,
+    path: str | Path,
+    *,
+    version: int | None = None,
+    metadata: Metadata | None = None,
+    label: str = "",
+    progress: Progress | None = None,
+) -> Published:
+    """Commit the safetensors checkpoint at ``path`` as the next version, as a delta against the newest one.
+
+    Begins a new epoch: whoever was publishing before is fenced. Raises ``InputError`` naming the first
+    tensor that is not the stream's, ``ConflictError("version_taken")``, ``NotFoundError("no_stream")``
+    (nothing is written then), and ``CorruptError`` when the newest version as stored is damaged.
+    """
+    check_metadata(metadata or {})
+    log = Log(store)
+    newest = await log.manifest_before(await log.tip())
+    with await asyncio.to_thread(Checkpoint.open, path) as checkpoint:
+        table = plain_table(checkpoint.tensors) if newest is None else await read_table(store, newest.table)
+        weights = WatchedWeights(CheckpointWeights(checkpoint, table), progress, passes=_PASSES)
+        return await publish_weights(store, weights, version=version, metadata=metadata, label=label)

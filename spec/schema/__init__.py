@@ -1,0 +1,1 @@
+"""JSON Schemas, and what writes them."""

@@ -1,0 +1,39 @@
+"""Write the JSON Schemas of every JSON object: ``python -m spec.schema.write``.
+
+The pydantic models are the source; a test fails when the files differ from them.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from deltastore.format.records import AnchorRecord, BirthRecord, DeltaRecord, EpochRecord, Inventory
+from deltastore.format.sealed import Sealed
+from deltastore.format.table import TensorTable
+
+HERE = Path(__file__).parent
+MODELS: dict[str, type[Sealed]] = {
+    "birth": BirthRecord,
+    "epoch": EpochRecord,
+    "anchor": AnchorRecord,
+    "delta": DeltaRecord,
+    "table": TensorTable,
+    "inventory": Inventory,
+}
+
+
+def schema_text(kind: str) -> str:
+    """The schema file of one kind of object."""
+    schema = MODELS[kind].model_json_schema(mode="serialization")
+    return json.dumps({"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}, indent=2) + "\n"
+
+
+def main() -> None:
+    """Write all of them."""
+    for kind in MODELS:
+        (HERE / f"{kind}.json").write_text(schema_text(kind), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Test vectors, and what makes them."""
