@@ -10,10 +10,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from deltastore.stream import AsyncStream
-    from deltastore.sync import Reader, Stream, Writer, create, open
-    from deltastore.reader.following import AsyncReader, Synced
-    from deltastore.writer.publishing import AsyncWriter, Published
     from deltastore.errors import (
         ConflictError,
         CorruptError,
@@ -26,6 +22,10 @@ if TYPE_CHECKING:
         UnsupportedError,
         UsageError,
     )
+    from deltastore.reader.following import AsyncReader, Synced
+    from deltastore.stream import AsyncStream
+    from deltastore.sync import Reader, Stream, Writer, create, open
+    from deltastore.writer.publishing import AsyncWriter, Published
 
 __version__ = "0.1.0"
 

@@ -55,7 +55,7 @@ CODES: Final[dict[str, str]] = {
     "fenced": "a newer epoch owns the stream",
     "bad_json": "a JSON object that is not in canonical form or not of its schema",
     "bad_hash": "bytes whose sha256 is not the one that names them",
-    "bad_chain": "a record whose parent or slot is not the one before it",
+    "bad_chain": "a record that does not fit the records before it",
     "bad_length": "an object shorter or longer than its record says",
     "bad_index": "a pack index that breaks a rule",
     "bad_patch": "a patch that breaks a rule",

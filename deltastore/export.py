@@ -1,4 +1,4 @@
-"""A stored version becomes a Hugging Face safetensors checkpoint again, with the files it was carried with."""
+"""A stored version becomes a Hugging Face safetensors checkpoint again, with the files carried beside it."""
 
 from __future__ import annotations
 
@@ -54,29 +54,27 @@ async def export_version(
     shard_bytes: int = SHARD_BYTES,
     progress: Progress | None = None,
 ) -> Exported:
-    """Write ``version`` (None: the newest) into the directory ``out``, byte-equal tensors under the same names.
+    """Write ``version`` (None: the newest) into the directory ``out``: byte-equal tensors, the same names.
 
-    Memory: one chunk, one shard of the anchor, the indexes of the deltas. Everything is written under a
-    hidden name first and takes its place only after the digest of what was written has proved to be the
-    manifest's, so neither an error nor a crash leaves a directory that only looks whole.
+    Memory: one chunk, one shard of the anchor, the indexes of the deltas. Everything stands under a hidden
+    name until the digest of what was written has proved to be the manifest's, so neither an error nor a
+    crash leaves a directory that only looks whole.
 
-    Raises ``NotFoundError``, ``CorruptError`` naming the first bad object (``bad_digest`` when no single
-    object is at fault), ``UnsupportedError``, and ``InputError("bad_argument")`` for a directory that holds
-    files, unless ``force`` says to replace the weights and files of the same names in it.
+    Raises ``NotFoundError``, ``CorruptError`` naming the first bad object, ``UnsupportedError``, and
+    ``InputError("bad_argument")`` for a directory that holds files, unless ``force`` says to replace the
+    weights and the files of the same names in it.
     """
     log = Log(store)
     manifest = await (log.newest_manifest() if version is None else log.manifest(version))
-    path = await find_path(log, manifest)
+    route = await find_path(log, manifest)
     table = await read_table(store, manifest.table)
-    weights = _Summed(WatchedWeights(await ReplayedWeights.open(store, path, table), progress))
+    weights = _Summed(WatchedWeights(await ReplayedWeights.open(store, route, table), progress))
     folder = Path(out)
     with _arrival_folder(folder, force=force), draft_folder(folder) as draft:
-        files = [] if path.anchor is None else await _write_files(store, path.anchor, draft)
-        shards = [
-            file.name
-            for file in await write_checkpoint(weights, draft, shard_bytes=shard_bytes, overwrite=True)
-        ]
+        files = [] if route.anchor is None else await _write_files(store, route.anchor, draft)
+        written = await write_checkpoint(weights, draft, shard_bytes=shard_bytes, overwrite=True)
         _check_digest(manifest, weights.digest)
+        shards = [path.name for path in written]
         await asyncio.to_thread(arrive, draft, folder, [*shards, *files])
     return Exported(
         version=manifest.version,

@@ -29,8 +29,8 @@ __all__ = [
     "Path",
     "ReplayedWeights",
     "StoredPatch",
-    "find_path",
     "fetch_pack_index",
+    "find_path",
     "read_table",
 ]
 
@@ -39,7 +39,7 @@ Bits = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """How to reach a version: load ``anchor`` (None: start from the version in hand), then apply ``deltas``."""
+    """How to reach a version: load ``anchor`` (None: start from the one in hand), then apply ``deltas``."""
 
     anchor: AnchorRecord | None
     deltas: tuple[DeltaRecord, ...]
@@ -51,7 +51,7 @@ class Path:
 
 
 async def find_path(log: Log, target: Manifest, *, at: int | None = None) -> Path:
-    """The path to ``target`` along base versions, back to its anchor or to version ``at`` if that comes first.
+    """The path to ``target`` along base versions, back to its anchor or to version ``at``, if that is first.
 
     Raises ``CorruptError("bad_chain")`` when a base version is not in the log or has another table.
     """
@@ -111,7 +111,9 @@ async def fetch_pack_index(store: Store, record: DeltaRecord, pack: PackRef, tab
     return checked_index(front, record, pack, table)
 
 
-def checked_index(front: bytes | memoryview, record: DeltaRecord, pack: PackRef, table: TensorTable) -> PackIndex:
+def checked_index(
+    front: bytes | memoryview, record: DeltaRecord, pack: PackRef, table: TensorTable
+) -> PackIndex:
     """Parse an index and compare it with what the manifest says of its pack."""
     key = pack_key(record.version, pack.sha256)
     index = PackIndex.parse(front, table, key)
@@ -120,7 +122,9 @@ def checked_index(front: bytes | memoryview, record: DeltaRecord, pack: PackRef,
     said = (record.version, pack.rows, pack.bytes, pack.count)
     if facts != said:
         raise CorruptError(
-            "bad_index", f"{key} has (version, rows, bytes, count) {facts}, its manifest says {said}", where=key
+            "bad_index",
+            f"{key} has (version, rows, bytes, count) {facts}, its manifest says {said}",
+            where=key,
         )
     return index
 
@@ -140,7 +144,9 @@ class DeltaPatches:
     @classmethod
     async def open(cls, store: Store, table: TensorTable, record: DeltaRecord) -> Self:
         """Fetch all indexes of a delta: a few ranged reads, no patch bytes."""
-        return cls(store, table, [await fetch_pack_index(store, record, pack, table) for pack in record.packs])
+        return cls(
+            store, table, [await fetch_pack_index(store, record, pack, table) for pack in record.packs]
+        )
 
     def of(self, array: int, chunk: int) -> list[StoredPatch]:
         """The patches of a chunk: none, one, or one per writer that owns part of it."""

@@ -97,9 +97,7 @@ class Stream:
         insists on one. ``cast``: F32 tensors may stand for BF16 or F16 ones. ``label`` names the trainer in
         the log. Raises ``InputError`` naming the first tensor that does not fit.
         """
-        core = self._core.writer(
-            tensors, resumes=resumes, cast=cast, label=label, pack_bytes=pack_bytes
-        )
+        core = self._core.writer(tensors, resumes=resumes, cast=cast, label=label, pack_bytes=pack_bytes)
         return Writer(self._loop.run(core), self._loop)
 
     def reader(self, tensors: LiveTensors, *, pause: SyncPause | None = None) -> Reader:
@@ -183,7 +181,7 @@ class Reader:
         return self._loop.run(self._core.poll())
 
     def wait(self, *, timeout: float | None = None, interval: float = 0.05) -> bool:
-        """Poll every ``interval`` seconds until there is something to sync; False after ``timeout`` seconds."""
+        """Poll every ``interval`` seconds until there is something to sync; False after ``timeout`` ones."""
         return self._loop.run(self._core.wait(timeout=timeout, interval=interval))
 
     def sync(self, version: int | None = None) -> Synced:
@@ -209,7 +207,7 @@ def _started(work: Callable[[], Coroutine[Any, Any, AsyncStream]]) -> Stream:
         raise
 
 
-def open(url: str | Store) -> Stream:  # noqa: A001
+def open(url: str | Store) -> Stream:
     """The stream at ``url`` (``file://``, ``memory://``, or a path); ``NotFoundError("no_stream")``."""
     return _started(lambda: AsyncStream.open(url))
 
@@ -226,6 +224,4 @@ def create(
 
     ``cast="BF16"`` stores F32 tensors as BF16, rounded to nearest even.
     """
-    return _started(
-        lambda: AsyncStream.create(url, tensors, cast=cast, metadata=metadata, label=label)
-    )
+    return _started(lambda: AsyncStream.create(url, tensors, cast=cast, metadata=metadata, label=label))

@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 
 TIERS: tuple[frozenset[str], ...] = (
-    frozenset({"cli", "service", "integrations"}),
+    frozenset({"__main__", "cli", "service", "integrations"}),
     frozenset(
         {
             "deltastore",

@@ -124,26 +124,35 @@ def _attributes(found: dict[str, Any]) -> Any:
 
 
 def _plain(found: dict[str, Any]) -> dict[str, Any]:
-    """The metadata with every extension in its long form: writers may say ``"crc32c"`` for its object."""
+    """The metadata with every extension in its long form and its defaults filled in."""
     plain = dict(found)
-    codecs = [_long(codec) for codec in found["codecs"]] if isinstance(found.get("codecs"), list) else []
-    for codec in codecs:
-        inner = codec.get("configuration") if isinstance(codec, dict) else None
-        for name in ("codecs", "index_codecs"):
-            if isinstance(inner, dict) and isinstance(inner.get(name), list):
-                inner[name] = [_long(part) for part in inner[name]]
-    plain["codecs"] = codecs
-    encoding = _long(found.get("chunk_key_encoding"))
-    plain["chunk_key_encoding"] = {"configuration": {"separator": "/"}, **encoding}
+    codecs = found.get("codecs")
+    plain["codecs"] = [_plain_codec(codec) for codec in codecs] if isinstance(codecs, list) else codecs
+    plain["chunk_key_encoding"] = {
+        "configuration": {"separator": "/"},
+        **_long(found.get("chunk_key_encoding")),
+    }
     return plain
 
 
+def _plain_codec(codec: Any) -> dict[str, Any]:
+    long = _long(codec)
+    given = long.get("configuration")
+    if not isinstance(given, dict):
+        return long
+    inner = {"index_location": "end", **given}
+    for name in ("codecs", "index_codecs"):
+        if isinstance(inner.get(name), list):
+            inner[name] = [_long(part) for part in inner[name]]
+    return {**long, "configuration": inner}
+
+
 def _long(extension: Any) -> dict[str, Any]:
+    """``"crc32c"`` and ``{"name": "crc32c", "configuration": {}}`` are both ``{"name": "crc32c"}``."""
     if isinstance(extension, str):
         return {"name": extension}
     if not isinstance(extension, dict):
         return {}
-    # An empty configuration says nothing; neither does the order of bytes in a single one.
     return {key: value for key, value in extension.items() if value != {}}
 
 

@@ -33,7 +33,7 @@ def prepare_folder(folder: Path, *, overwrite: bool) -> None:
     except OSError as error:
         raise cannot("write", folder, error) from None
     if names and not overwrite:
-        message = f"{folder} is not empty: give an empty folder, or say overwrite to replace its weights"
+        message = f"{folder} is not empty: give an empty one, or replace its weights with overwrite (--force)"
         raise InputError("bad_argument", message, where=str(folder))
 
 
@@ -54,17 +54,20 @@ def draft_folder(folder: Path) -> Iterator[Path]:
 def arrive(draft: Path, folder: Path, names: list[str]) -> list[Path]:
     """Move finished files from the draft into the folder, in place of the weights that were there.
 
-    The index, if any, goes first: until the last file has followed, it names files that are absent, and no
-    loader takes the folder for a checkpoint.
+    The index, if any, goes first and is durable before the rest follows: until the last file is there, it
+    names files that are absent, and no loader takes the folder for a checkpoint.
     """
-    ordered = sorted(names, key=lambda name: (name != INDEX_NAME, name))
+    sync_folder(draft)
     try:
         for old in sorted(os.listdir(folder)):
             if old == INDEX_NAME or _WEIGHTS.fullmatch(old):
                 (folder / old).unlink()
+        if INDEX_NAME in names:
+            os.rename(draft / INDEX_NAME, folder / INDEX_NAME)
         sync_folder(folder)
-        for name in ordered:
-            os.rename(draft / name, folder / name)
+        for name in names:
+            if name != INDEX_NAME:
+                os.rename(draft / name, folder / name)
     except OSError as error:
         raise cannot("write", folder, error) from None
     sync_folder(folder)

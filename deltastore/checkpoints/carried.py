@@ -72,7 +72,7 @@ def carried_files(path: str | Path) -> Carried:
 
 
 def _candidates(folder: Path) -> list[str]:
-    if not folder.is_dir():
+    if not os.path.isdir(folder):
         return []
     try:
         names = [entry.name for entry in os.scandir(folder)]
@@ -83,12 +83,12 @@ def _candidates(folder: Path) -> list[str]:
 
 def _carried(path: Path) -> CarriedFile | str | None:
     """The file, a warning why it is left out, or None for what is no file at all."""
-    if path.is_dir():
+    if os.path.isdir(path):
         return None
     name = shown(path.name)
     if _FILE_NAME.fullmatch(path.name) is None:
         return f"{name} is not carried: names are A-Z a-z 0-9 . _ - and start with none of . and -; rename it"
-    if not path.is_file():
+    if not os.path.isfile(path):
         return f"{name} is not carried: it is not a regular file, nor a link to one"
     size = path.stat().st_size
     if size > FILE_BYTES:

@@ -51,7 +51,7 @@ class Checkpoint:
         """
         path = Path(path)
         with ExitStack() as opened:
-            if path.is_dir():
+            if os.path.isdir(path):
                 files = _open_folder(path, opened)
             else:
                 files = [opened.enter_context(TensorFile(path))]
@@ -68,7 +68,9 @@ class Checkpoint:
         """The file that holds a tensor, and where in it; ``InputError("unknown_tensor")``."""
         found = self._places.get(name)
         if found is None:
-            message = f"{self.path} has no tensor {shown(name)}; give a name of the checkpoint"
+            message = (
+                f"{shown(str(self.path), 400)} has no tensor {shown(name)}; give a name of the checkpoint"
+            )
             raise InputError("unknown_tensor", message, where=name)
         return found
 

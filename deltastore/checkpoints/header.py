@@ -63,10 +63,13 @@ def parse_header(text: bytes, data_bytes: int, path: Path) -> dict[str, StoredTe
 def header_bytes(tensors: Iterable[StoredTensor]) -> bytes:
     """Length and JSON of the header that lists ``tensors``, padded with spaces to a multiple of 8 bytes.
 
-    Raises ``InputError("bad_argument")`` for more than ``HEADER_BYTES``.
+    Raises ``InputError("bad_argument")`` for more than ``HEADER_BYTES``, and for a tensor ``__metadata__``.
     """
     entries: dict[str, object] = {_METADATA: {"format": "pt"}}
     for tensor in tensors:
+        if tensor.spec.name == _METADATA:
+            message = f"safetensors cannot hold a tensor named {_METADATA}; rename it and make a new stream"
+            raise InputError("bad_argument", message, where=_METADATA)
         entries[tensor.spec.name] = {
             "dtype": tensor.spec.dtype.name,
             "shape": list(tensor.spec.shape),
@@ -111,8 +114,10 @@ def _dtype(value: Any, named: str, path: Path) -> Dtype:
     try:
         return dtype_named(value if isinstance(value, str) else "")
     except InputError:
-        problem = f"element type {shown(str(value))} is not supported; cast the tensor"
-        raise InputError("wrong_dtype", f"{path}: {named}: {problem}", where=str(path)) from None
+        message = (
+            f"{shown(str(path), 400)}: {named} has element type {shown(str(value))}, which is not carried"
+        )
+        raise InputError("wrong_dtype", f"{message}; cast it", where=str(path)) from None
 
 
 def _check_cover(tensors: list[StoredTensor], data_bytes: int, path: Path) -> None:

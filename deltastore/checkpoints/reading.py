@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
+import functools
 
 import numpy as np
 
+from deltastore.checkpoints.blocking import blocking
 from deltastore.checkpoints.checkpoint import Checkpoint
 from deltastore.checkpoints.runs import box_runs
 from deltastore.format.grid import Box
@@ -39,7 +40,7 @@ class CheckpointWeights:
         The file work blocks, so it runs in the event loop's default thread pool.
         """
         box = self._table.arrays[array].grid.box(chunk)
-        return await asyncio.to_thread(self._read, array, box)
+        return await blocking(functools.partial(self._read, array, box))
 
     def _read(self, array: int, box: Box) -> Bits:
         spec = self._table.arrays[array]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 from collections.abc import Callable
 from pathlib import Path
@@ -11,9 +10,10 @@ from typing import Final
 import numpy as np
 
 from deltastore.checkpoints.arrival import arrive, draft_folder, prepare_folder
+from deltastore.checkpoints.blocking import blocking
 from deltastore.checkpoints.checkpoint import INDEX_NAME
 from deltastore.checkpoints.runs import box_runs
-from deltastore.checkpoints.shard_files import ShardFiles, sync_folder, write_synced
+from deltastore.checkpoints.shard_files import ShardFiles, write_synced
 from deltastore.checkpoints.sharding import index_bytes, plan_shards
 from deltastore.errors import InputError
 from deltastore.format.grid import Box
@@ -51,19 +51,19 @@ async def write_checkpoint(
     names = [shard.name for shard in shards]
     with draft_folder(folder) as draft:
         with ShardFiles(draft, shards) as files:
-            await asyncio.to_thread(files.create)
+            await blocking(files.create)
             await _fill(files, weights, progress)
+            await blocking(files.close)
         if len(shards) > 1:
-            write_synced(draft / INDEX_NAME, index_bytes(shards))
+            await blocking(functools.partial(write_synced, draft / INDEX_NAME, index_bytes(shards)))
             names.append(INDEX_NAME)
-        sync_folder(draft)
-        return arrive(draft, folder, names)
+        return await blocking(functools.partial(arrive, draft, folder, names))
 
 
 async def _fill(files: ShardFiles, weights: Weights, progress: Callable[[int], None] | None) -> None:
     async for number, _, box, bits in chunks_of(weights):
         array = weights.table.arrays[number]
-        await asyncio.to_thread(functools.partial(_write_chunk, files, array, box, bits))
+        await blocking(functools.partial(_write_chunk, files, array, box, bits))
         if progress is not None:
             progress(bits.nbytes)
 

@@ -9,6 +9,7 @@ from typing import Annotated, Final
 import typer
 
 from deltastore.errors import UsageError
+from deltastore.format.limits import MAX_INTEGER
 
 __all__ = [
     "EXIT_STATUS",
@@ -68,7 +69,7 @@ def parse_label(text: str) -> str:
 
 
 def parse_metadata(pairs: Sequence[str], step: int | None) -> dict[str, str | int]:
-    """``KEY=VALUE`` texts and the step as user metadata; ``UsageError`` for a key without value or given twice.
+    """``KEY=VALUE`` texts and the step as user metadata; ``UsageError`` for one that cannot be meant.
 
     Values stay text, whatever they look like: 1e-6 has no other exact form in a record.
     """
@@ -82,7 +83,11 @@ def parse_metadata(pairs: Sequence[str], step: int | None) -> dict[str, str | in
         if key in metadata:
             raise UsageError("usage", f"--meta {key!r} is given twice: give each key once")
         metadata[key] = _unicode(f"--meta {key!r}", value)
-    return metadata if step is None else {**metadata, "step": step}
+    if step is None:
+        return metadata
+    if step > MAX_INTEGER:
+        raise UsageError("usage", f"step {step} is above {MAX_INTEGER}, the largest that a record holds")
+    return {**metadata, "step": step}
 
 
 def _unicode(what: str, text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
@@ -45,13 +46,14 @@ def run_command(arguments: Sequence[str] | None = None) -> int:
         return error.exit_status
     except _MISTAKE as error:
         where = error.ctx.command_path if error.ctx is not None else "deltastore"
-        _report(given, "usage", f"{error.format_message()} (see '{where} --help')", None)
+        message = f"{error.format_message().removesuffix('.')}; see '{where} --help'"
+        _report(given, "usage", message, None)
         return _USAGE
     except OSError as error:
-        place = "" if error.filename is None else f"{error.filename}: "
-        _report(given, "bad_argument", f"{place}{error.strerror or error}", error.filename)
+        place = "cannot go on" if error.filename is None else error.filename
+        _report(given, "bad_argument", f"{place}: {error.strerror or error}", error.filename)
         return _FAILED
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, typer.Abort):
         return _INTERRUPTED
 
 
@@ -66,7 +68,10 @@ def _report(given: list[str], code: str, message: str, where: object) -> None:
     line = plain(" ".join(message.split()))
     if "--json" in given:
         place = None if where is None else str(where)
-        typer.echo(json.dumps({"error": {"code": code, "message": line, "where": place}}))
+        facts = {"error": {"code": code, "message": line, "where": place}}
+        # That stdout cannot be written to may be the very thing to report.
+        with contextlib.suppress(OSError):
+            typer.echo(json.dumps(facts))
     typer.echo(f"deltastore: error: {line}", err=True)
 
 

@@ -20,37 +20,40 @@ if TYPE_CHECKING:
 __all__ = ["follow"]
 
 
+After = Annotated[
+    int | None,
+    typer.Option(
+        "--from",
+        metavar="VERSION",
+        min=-1,
+        help="Begin with the versions after this one; -1: with the first. Default: only new ones.",
+    ),
+]
+Count = Annotated[int | None, typer.Option("--count", metavar="N", min=1, help="End after N versions.")]
+Timeout = Annotated[
+    float | None,
+    typer.Option(
+        "--timeout",
+        metavar="S",
+        min=0,
+        help="End after S seconds in all: with status 10 if --count was not reached, else with 0.",
+    ),
+]
+Interval = Annotated[float, typer.Option("--interval", metavar="S", min=0.001, help="Look every S seconds.")]
+
+
 def follow(
     url: StreamUrl,
-    after: Annotated[
-        int | None,
-        typer.Option(
-            "--from",
-            metavar="VERSION",
-            min=-1,
-            help="Begin with the versions after this one; -1: with the first. Default: only new ones.",
-        ),
-    ] = None,
-    count: Annotated[
-        int | None, typer.Option("--count", metavar="N", min=1, help="End after N versions.")
-    ] = None,
-    timeout: Annotated[
-        float | None,
-        typer.Option(
-            "--timeout",
-            metavar="S",
-            min=0,
-            help="End after S seconds in all: with status 10 if --count was not reached, else with 0.",
-        ),
-    ] = None,
-    interval: Annotated[
-        float, typer.Option("--interval", metavar="S", min=0.001, help="Look every S seconds.")
-    ] = 0.5,
+    after: After = None,
+    count: Count = None,
+    timeout: Timeout = None,
+    interval: Interval = 0.5,
     as_json: Json = False,
 ) -> None:
-    """Print the versions of a stream as they land. With --json, one object a line.
+    """Print versions as they land.
 
-    Ends by Ctrl-C with status 130, unless --count or --timeout end it before.
+    One line each; with --json, one object a line. Ends by Ctrl-C with status 130, unless --count or
+    --timeout end it before.
     """
     import asyncio
 
@@ -78,11 +81,11 @@ def follow(
 
 
 async def _versions(
-    store: Store, after: int | None, interval: float, timeout: float | None
+    store: Store, after: int | None, interval: float, seconds: float | None
 ) -> AsyncIterator[Summary]:
     """Every version above ``after`` (None: above the newest one) in order: those there are, then new ones.
 
-    Ends once ``timeout`` seconds are over and all there is has been seen.
+    Ends once so many ``seconds`` are over and all there is has been seen.
     """
     import asyncio
     import time
@@ -90,7 +93,7 @@ async def _versions(
     from deltastore.cli.summary import Summary
     from deltastore.log import Log
 
-    deadline = None if timeout is None else time.monotonic() + timeout
+    deadline = None if seconds is None else time.monotonic() + seconds
     log = Log(store)
     last = await log.tip()
     for summary in await _known_versions(log, last, after):

@@ -2,37 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from deltastore.cli.arguments import Json, Label, StreamUrl, parse_label
 from deltastore.cli.output import Output
 
+if TYPE_CHECKING:
+    from deltastore.writer.from_checkpoint import Created
+
 __all__ = ["init"]
 
+Source = Annotated[
+    str,
+    typer.Option(
+        "--from", metavar="CKPT", help="A safetensors file, or a folder of a Hugging Face checkpoint."
+    ),
+]
 
-def init(
-    url: StreamUrl,
-    source: Annotated[
-        str,
-        typer.Option(
-            "--from", metavar="CKPT", help="A safetensors file, or a folder of a Hugging Face checkpoint."
-        ),
-    ],
-    label: Label = "",
-    as_json: Json = False,
-) -> None:
-    """Make a new stream whose version 0 is the checkpoint CKPT, stored whole.
 
-    Configuration and tokenizer files beside the weights are carried, and written back by export.
+def init(url: StreamUrl, source: Source, label: Label = "", as_json: Json = False) -> None:
+    """Make a stream from a checkpoint.
+
+    CKPT is stored whole as version 0. Configuration and tokenizer files beside its weights are carried, and
+    written back by export.
     """
     import asyncio
 
     from deltastore.cli.progress import progress_bar
-    from deltastore.cli.wording import plain, plural, size
     from deltastore.stores.open import open_store
-    from deltastore.writer.from_checkpoint import Created, create_from_checkpoint
+    from deltastore.writer.from_checkpoint import create_from_checkpoint
 
     output = Output(as_json=as_json)
     by = parse_label(label)
@@ -43,24 +43,31 @@ def init(
             with progress_bar(f"reading {source}") as progress:
                 return await create_from_checkpoint(store, source, label=by, progress=progress)
 
-    made = asyncio.run(run())
-    for warning in made.warnings:
+    created = asyncio.run(run())
+    for warning in created.warnings:
         output.warn(warning)
-    first = made.first
-    facts = {
-        "url": store.url,
+    output.result({"url": store.url, **_facts(created)}, *_lines(store.url, created))
+
+
+def _facts(created: Created) -> dict[str, Any]:
+    first = created.first
+    return {
         "version": first.version,
         "kind": first.kind,
         "slot": first.slot,
-        "tensors": made.tensors,
+        "tensors": created.tensors,
         "elements": first.elements,
         "bytes": first.nbytes,
-        "files": [{"name": file.name, "bytes": file.bytes, "sha256": file.sha256} for file in made.files],
+        "manifest_bytes": first.manifest_bytes,
+        "files": [{"name": file.name, "bytes": file.bytes, "sha256": file.sha256} for file in created.files],
         "seconds": round(first.seconds, 3),
     }
-    carried = "".join(f"\n  with {plain(file.name)}, {size(file.bytes)}" for file in made.files)
-    output.result(
-        facts,
-        f"version {first.version} of {plain(store.url)}: {plural(made.tensors, 'tensor')}, "
-        f"{plural(first.elements, 'element')}, {size(first.nbytes)}{carried}",
-    )
+
+
+def _lines(url: str, created: Created) -> list[str]:
+    from deltastore.cli.wording import plain, plural, size
+
+    first = created.first
+    counts = f"{plural(created.tensors, 'tensor')}, {plural(first.elements, 'element')}, {size(first.nbytes)}"
+    carried = [f"  with {plain(file.name)}, {size(file.bytes)}" for file in created.files]
+    return [f"version {first.version} of {plain(url)}: {counts}", *carried]

@@ -25,9 +25,10 @@ def log(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """List the records of a stream, the newest last. With --json, one object a line.
+    """List the records of a stream.
 
-    The chain of hashes between the records is checked on the way.
+    The newest comes last; with --json, one object a line. The chain of hashes between the records is checked
+    on the way.
     """
     import asyncio
 

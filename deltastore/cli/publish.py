@@ -2,51 +2,57 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from deltastore.cli.arguments import Json, Label, StreamUrl, parse_label, parse_metadata
 from deltastore.cli.output import Output
 
+if TYPE_CHECKING:
+    from deltastore.writer.publishing import Published
+
 __all__ = ["publish"]
+
+Checkpoint = Annotated[
+    str,
+    typer.Argument(metavar="CKPT", help="A safetensors file, or a folder of a Hugging Face checkpoint."),
+]
+Number = Annotated[
+    int | None,
+    typer.Option("--version", metavar="N", min=0, help="Its number, by default the last one + 1."),
+]
+Step = Annotated[
+    int | None, typer.Option("--step", metavar="S", min=0, help="The trainer's step, kept as metadata.")
+]
+Meta = Annotated[
+    list[str] | None,
+    typer.Option("--meta", metavar="KEY=VALUE", help="More metadata, as text. May be repeated."),
+]
 
 
 def publish(
     url: StreamUrl,
-    checkpoint: Annotated[
-        str,
-        typer.Argument(metavar="CKPT", help="A safetensors file, or a folder of a Hugging Face checkpoint."),
-    ],
-    version: Annotated[
-        int | None,
-        typer.Option("--version", metavar="N", min=0, help="Its number, by default the last one + 1."),
-    ] = None,
-    step: Annotated[
-        int | None, typer.Option("--step", metavar="S", help="The trainer's step, kept as metadata.")
-    ] = None,
-    meta: Annotated[
-        list[str] | None,
-        typer.Option("--meta", metavar="KEY=VALUE", help="More metadata, as text. May be repeated."),
-    ] = None,
+    checkpoint: Checkpoint,
+    version: Number = None,
+    step: Step = None,
+    meta: Meta = None,
     label: Label = "",
     as_json: Json = False,
 ) -> None:
-    """Commit the checkpoint CKPT as the next version, stored as what changed since the newest one.
+    """Publish a checkpoint as the next version.
 
-    It must have exactly the stream's tensors. This begins a new epoch: a trainer that is still publishing
-    to the stream is fenced and fails.
+    CKPT must have exactly the stream's tensors; what changed since the newest version is stored. This begins
+    a new epoch: a trainer that is still publishing to the stream is fenced and fails.
     """
     import asyncio
 
     from deltastore.cli.progress import progress_bar
-    from deltastore.cli.wording import per_element, percent, plural, size
     from deltastore.stores.open import open_store
     from deltastore.writer.from_checkpoint import publish_checkpoint
-    from deltastore.writer.publishing import Published
 
     output = Output(as_json=as_json)
-    metadata = parse_metadata(meta or [], step)
+    notes = parse_metadata(meta or [], step)
     by = parse_label(label)
     store = open_store(url)
 
@@ -54,26 +60,34 @@ def publish(
         async with store:
             with progress_bar(f"reading {checkpoint}") as progress:
                 return await publish_checkpoint(
-                    store, checkpoint, version=version, metadata=metadata, label=by, progress=progress
+                    store, checkpoint, version=version, metadata=notes, label=by, progress=progress
                 )
 
-    done = asyncio.run(run())
-    cost = per_element(done.nbytes, done.changed)
-    facts = {
-        "url": store.url,
-        "version": done.version,
-        "kind": done.kind,
-        "slot": done.slot,
-        "changed": done.changed,
-        "elements": done.elements,
-        "bytes": done.nbytes,
-        "manifest_bytes": done.manifest_bytes,
-        "bytes_per_changed": cost,
-        "seconds": round(done.seconds, 3),
+    published = asyncio.run(run())
+    output.result({"url": store.url, **_facts(published)}, _line(published))
+
+
+def _facts(published: Published) -> dict[str, Any]:
+    from deltastore.cli.wording import per_element
+
+    return {
+        "version": published.version,
+        "kind": published.kind,
+        "slot": published.slot,
+        "changed": published.changed,
+        "elements": published.elements,
+        "bytes": published.nbytes,
+        "manifest_bytes": published.manifest_bytes,
+        "bytes_per_changed": per_element(published.nbytes, published.changed),
+        "seconds": round(published.seconds, 3),
     }
+
+
+def _line(published: Published) -> str:
+    from deltastore.cli.wording import per_element, percent, plural, size
+
+    share = percent(published.changed, published.elements)
+    counts = f"{published.changed:,} of {plural(published.elements, 'element')}"
+    cost = per_element(published.nbytes, published.changed)
     each = "" if cost is None else f", {cost:.2f} bytes per changed element"
-    output.result(
-        facts,
-        f"version {done.version}: {percent(done.changed, done.elements)} changed "
-        f"({done.changed:,} of {plural(done.elements, 'element')}), {size(done.nbytes)}{each}",
-    )
+    return f"version {published.version}: {share} changed ({counts}), {size(published.nbytes)}{each}"

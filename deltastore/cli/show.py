@@ -17,9 +17,10 @@ def show(
     version: Annotated[str, typer.Argument(metavar="VERSION", help="A version, or 'latest'.")],
     as_json: Json = False,
 ) -> None:
-    """Show the manifest of a version: what it is, what it is stored in, and its digest.
+    """Show the manifest of a version.
 
-    With --json, the record as it stands in the log.
+    What it is, what it is stored in, its digest and its metadata. With --json, the record as it stands in
+    the log.
     """
     import asyncio
 

@@ -16,9 +16,10 @@ __all__ = ["validate"]
 
 
 def validate(url: StreamUrl, as_json: Json = False) -> None:
-    """Check a whole stream: records, hashes, indexes, patches, and the digest of every version by replay.
+    """Check every byte of a stream.
 
-    Exits with 12 when anything is wrong, and names the first bad object. Reads every byte.
+    Records, hashes, indexes, patches, and the digest of every version by replay. Exits with 12 when anything
+    is wrong, and names the first bad object.
     """
     import asyncio
 

@@ -27,11 +27,10 @@ def size(nbytes: int) -> str:
     """Bytes with a binary unit and three digits: ``512 B``, ``1.44 KiB``, ``23.1 MiB``, ``640 GiB``."""
     if nbytes < 1024:
         return f"{nbytes} B"
-    value, unit = float(nbytes), ""
-    for unit in _UNITS:
-        value /= 1024
-        if value < 999.5:
-            break
+    power = 1
+    while nbytes >= 999.5 * 1024**power and power < len(_UNITS):
+        power += 1
+    value, unit = nbytes / 1024**power, _UNITS[power - 1]
     digits = 2 if value < 9.995 else 1 if value < 99.95 else 0
     return f"{value:.{digits}f} {unit}"
 

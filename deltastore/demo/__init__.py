@@ -1,3 +1,3 @@
-"""``deltastore demo``: a real model is trained, published and followed on this machine, and every bit compared."""
+"""``deltastore demo``: a model is trained, published and followed on this machine, and every bit compared."""
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ def fingerprint(bits: Mapping[str, Bits]) -> str:
     digest = hashlib.sha256()
     for name in sorted(bits):
         digest.update(f"{name}\0{bits[name].shape}\0".encode())
-        digest.update(np.ascontiguousarray(bits[name]))
+        digest.update(np.ascontiguousarray(bits[name]).data)
     return digest.hexdigest()
 
 
@@ -40,7 +40,7 @@ def write_bits(bits: Mapping[str, Bits], path: Path) -> None:
     """All bits one after the other, in the order of the names."""
     with path.open("wb") as file:
         for name in sorted(bits):
-            file.write(np.ascontiguousarray(bits[name]))
+            file.write(np.ascontiguousarray(bits[name]).data)
 
 
 def differing_tensors(bits: Mapping[str, Bits], path: Path) -> list[str]:

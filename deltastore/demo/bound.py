@@ -58,7 +58,7 @@ class Bound:
 
 
 def lower_bound(old: Mapping[str, Bits], new: Mapping[str, Bits]) -> Bound:
-    """The bound for going from ``old`` to ``new``: tensor name -> bits of BF16 elements, uint16, any shape."""
+    """The bound for going from ``old`` to ``new``: tensor name -> BF16 bits, uint16, any shape."""
     elements = changed = 0
     positions = 0.0
     steps = []

@@ -54,7 +54,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _reports_only() -> TextIO:
-    """Standard output, kept for reports: whatever else a library prints from now on goes to standard error."""
+    """Standard output, kept for reports: what a library prints from now on goes to standard error."""
     lines = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     return lines
@@ -74,7 +74,8 @@ def _follow(stream: deltastore.Stream, model: Qwen3ForCausalLM, *, until: int) -
     while following <= until:
         if following > reader.newest and not reader.wait(timeout=_PATIENCE_SECONDS, interval=_POLL_SECONDS):
             raise deltastore.NotFoundError(
-                "no_version", f"no version {following} after {_PATIENCE_SECONDS:.0f} s: has the trainer stopped?"
+                "no_version",
+                f"no version {following} after {_PATIENCE_SECONDS:.0f} s: has the trainer stopped?",
             )
         synced = reader.sync(following)
         visible_at = time.monotonic()

@@ -17,6 +17,12 @@ __all__ = ["empty_engine", "load_engine", "new_model", "require_libraries", "sav
 
 _PADDING: Final = 0
 
+_ENVIRONMENT: Final = {
+    "HF_HUB_OFFLINE": "1",
+    "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+    "TRANSFORMERS_VERBOSITY": "error",
+}
+
 
 def require_libraries() -> None:
     """See that torch and transformers are there, and that they will neither use the network nor chatter.
@@ -28,12 +34,9 @@ def require_libraries() -> None:
             "bad_argument", "the demo needs torch and transformers: pip install 'deltastore[demo]'"
         )
     # Read when transformers is imported, here and in the engines, which inherit it.
-    os.environ["HF_HUB_OFFLINE"] = "1"
+    os.environ |= _ENVIRONMENT
     import torch
-    import transformers
 
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
     # A trainer and two engines share this machine; more threads would only wait for each other.
     torch.set_num_threads(1)
 
@@ -43,13 +46,14 @@ def _configuration() -> Qwen3Config:
 
     return Qwen3Config(
         vocab_size=VOCABULARY,
-        hidden_size=256,
-        intermediate_size=768,
-        num_hidden_layers=6,
-        num_attention_heads=4,
-        num_key_value_heads=2,
+        hidden_size=384,
+        intermediate_size=1152,
+        num_hidden_layers=2,
+        num_attention_heads=6,
+        num_key_value_heads=3,
         head_dim=64,
         max_position_embeddings=512,
+        initializer_range=0.04,
         tie_word_embeddings=False,
         pad_token_id=_PADDING,
         bos_token_id=None,
@@ -58,7 +62,7 @@ def _configuration() -> Qwen3Config:
 
 
 def new_model(seed: int) -> Qwen3ForCausalLM:
-    """A Qwen3 of 4.9 M parameters in FP32, with random weights that depend on ``seed`` alone."""
+    """A Qwen3 of 3.7 M parameters in FP32, with random weights that depend on ``seed`` alone."""
     import torch
     from transformers import Qwen3ForCausalLM
 
@@ -68,9 +72,7 @@ def new_model(seed: int) -> Qwen3ForCausalLM:
 
 def save_checkpoint(model: Qwen3ForCausalLM, folder: Path) -> None:
     """Save the model rounded to BF16, as a Hugging Face checkpoint; the model itself stays as it is."""
-    import torch
-
-    rounded = new_model(seed=0).to(torch.bfloat16)
+    rounded = new_model(seed=0).bfloat16()
     rounded.load_state_dict(model.state_dict())
     rounded.save_pretrained(folder)
 
@@ -80,11 +82,14 @@ def load_engine(checkpoint: Path) -> Qwen3ForCausalLM:
     import torch
     from transformers import Qwen3ForCausalLM
 
-    return Qwen3ForCausalLM.from_pretrained(checkpoint, dtype=torch.bfloat16, local_files_only=True).eval()
+    model: Qwen3ForCausalLM = Qwen3ForCausalLM.from_pretrained(
+        checkpoint, dtype=torch.bfloat16, local_files_only=True
+    )
+    return model
 
 
 def empty_engine(seed: int) -> Qwen3ForCausalLM:
     """The architecture in BF16 with weights of no version, as an engine that joins without a checkpoint."""
-    import torch
-
-    return new_model(seed).to(torch.bfloat16).eval()
+    model = new_model(seed).bfloat16()
+    model.train(False)
+    return model

@@ -41,7 +41,7 @@ def source_text(folder: Path | None = None) -> Bytes:
     if len(text) < _LEAST_BYTES:
         raise InputError(
             "bad_argument",
-            f"{folder} holds {len(text)} bytes of Python source, and the demo learns from {_LEAST_BYTES} or more: "
+            f"{folder} holds {len(text)} bytes of Python source, and the demo needs {_LEAST_BYTES}: "
             "run it with a Python that has its standard library as .py files",
             where=str(folder),
         )
@@ -51,4 +51,5 @@ def source_text(folder: Path | None = None) -> Bytes:
 def windows(text: Bytes, draw: np.random.Generator, *, count: int, length: int) -> Tokens:
     """``count`` pieces of ``length`` tokens from anywhere in ``text``: int64, shape (count, length)."""
     starts = draw.integers(0, len(text) - length, count, endpoint=True)
-    return text[starts[:, None] + np.arange(length)].astype(np.int64)
+    pieces: Tokens = text[starts[:, None] + np.arange(length)].astype(np.int64)
+    return pieces

@@ -14,15 +14,16 @@ if TYPE_CHECKING:
 
 __all__ = ["WARM_UP_STEPS", "Trainer"]
 
-WARM_UP_STEPS: Final = 60
+WARM_UP_STEPS: Final = 100
 
 _WARM_UP_RATE: Final = 2e-3
 
-_FINE_TUNING_RATE: Final = 5e-7
-"""Of the size that online RL uses. Of weights as small as these, 1 to 2 % then change in BF16 at each step."""
+_FINE_TUNING_RATE: Final = 1e-6
+"""Of the size that online RL uses: about 1 % of weights as small as these change in BF16 at a step."""
 
-_WINDOWS: Final = 8
-_LENGTH: Final = 64
+_BETAS: Final = (0.9, 0.95)
+_WINDOWS: Final = 16
+_LENGTH: Final = 32
 _HELD_OUT_WINDOWS: Final = 64
 _HELD_OUT_SHARE: Final = 0.1
 _SEED: Final = 0
@@ -51,7 +52,7 @@ class Trainer:
     def _start(self, rate: float) -> None:
         import torch
 
-        self._optimizer = torch.optim.AdamW(self.model.parameters(), lr=rate)
+        self._optimizer = torch.optim.AdamW(self.model.parameters(), lr=rate, betas=_BETAS)
 
     def step(self) -> float:
         """One optimizer step; the loss before it, in nats per byte, on the text it was taken on."""

@@ -1,4 +1,4 @@
-"""Comparing two weights chunk by chunk: a checkpoint with a stored version, or live weights with a snapshot."""
+"""Comparing two weights chunk by chunk: a checkpoint with a version, or live weights with a snapshot."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def compare(new: Weights, old: Weights) -> AsyncIterator[ChunkChange]:
 
 
 class Difference:
-    """Detects by comparing ``new`` with ``old``, each read once. It publishes one version and is then spent."""
+    """Detects by comparing ``new`` with ``old``, each read once. It is spent after one version."""
 
     name = "difference"
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
 from typing import Any
 
 from deltastore.errors import CorruptError, InputError, UnsupportedError
@@ -28,9 +27,13 @@ def canonical_bytes(value: object) -> bytes:
     """The canonical form: sorted keys, no spaces, UTF-8, shortest escapes, integers only.
 
     Raises ``InputError("bad_argument")`` for what the form cannot hold: a float, an integer beyond
-    +-(2**53 - 1), a lone surrogate, or a key that is not a string.
+    +-(2**53 - 1), a lone surrogate, a key that is not ASCII text, or more than ``MAX_DEPTH`` levels.
     """
     _check(value)
+    return _write(value)
+
+
+def _write(value: object) -> bytes:
     try:
         text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
         return text.encode("utf-8")
@@ -39,31 +42,32 @@ def canonical_bytes(value: object) -> bytes:
 
 
 def _check(value: object, depth: int = 0) -> None:
-    if depth > MAX_DEPTH:
-        raise InputError("bad_argument", f"JSON nested deeper than {MAX_DEPTH} levels")
     if value is None or isinstance(value, str | bool):
         return
     if isinstance(value, int):
         if abs(value) > MAX_INTEGER:
-            raise InputError("bad_argument", f"integer {value} is beyond +-(2**53 - 1): write it as text")
+            raise InputError("bad_argument", "an integer beyond +-(2**53 - 1): write it as text")
         return
-    if isinstance(value, Mapping):
-        for key, item in value.items():
-            if not isinstance(key, str) or not key.isascii():
-                raise InputError("bad_argument", f"JSON keys are ASCII text, not {key!r}")
-            _check(item, depth + 1)
-        return
-    if isinstance(value, list | tuple):
-        for item in value:
-            _check(item, depth + 1)
-        return
-    raise InputError("bad_argument", f"a {type(value).__name__} has no canonical JSON form: write it as text")
+    if not isinstance(value, dict | list | tuple):
+        problem = f"a {type(value).__name__} has no canonical JSON form: write it as text"
+        raise InputError("bad_argument", problem)
+    if depth == MAX_DEPTH:
+        raise InputError("bad_argument", f"JSON nested deeper than {MAX_DEPTH} levels")
+    for key in value if isinstance(value, dict) else ():
+        if not isinstance(key, str) or not key.isascii():
+            raise InputError("bad_argument", f"JSON keys are ASCII text, not {key!r:.80}")
+    for item in value.values() if isinstance(value, dict) else value:
+        _check(item, depth + 1)
 
 
 def seal(fields: JsonObject) -> JsonObject:
     """A copy of ``fields`` with ``sha256`` set to the hash of the canonical form without it."""
-    body = {key: value for key, value in fields.items() if key != "sha256"}
+    body = _body(fields)
     return {**body, "sha256": sha256_hex(canonical_bytes(body))}
+
+
+def _body(fields: JsonObject) -> JsonObject:
+    return {key: value for key, value in fields.items() if key != "sha256"}
 
 
 def parse_canonical(data: bytes, where: str) -> JsonObject:
@@ -88,7 +92,7 @@ def parse_canonical(data: bytes, where: str) -> JsonObject:
         raise CorruptError("bad_json", f"{where} is not canonical JSON: {error}", where=where) from None
     if canonical != data:
         raise CorruptError("bad_json", f"{where} is not in canonical form", where=where)
-    if seal(value)["sha256"] != value.get("sha256"):
+    if sha256_hex(_write(_body(value))) != value.get("sha256"):
         raise CorruptError("bad_hash", f"{where} does not match its own sha256", where=where)
     return value
 

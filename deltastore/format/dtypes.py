@@ -1,4 +1,4 @@
-"""The element types of a stream: those of safetensors that fill whole bytes (SPEC section "Element types")."""
+"""The element types of a stream: safetensors' that fill whole bytes (SPEC section "Element types")."""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 __all__ = [
+    "CHUNK_ELEMENTS",
     "FILE_BYTES",
     "FILE_COUNT",
     "FORMAT",
@@ -25,7 +26,6 @@ __all__ = [
     "SLABS",
     "TABLE_BYTES",
     "TENSORS",
-    "CHUNK_ELEMENTS",
 ]
 
 FORMAT: Final = 1

@@ -7,13 +7,18 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Final
 
-__all__ = ["Index", "MemberBox", "box_members", "join_name", "split_name"]
+__all__ = ["INDEX_END", "PLACE", "Index", "MemberBox", "box_members", "join_name", "split_name"]
 
 Index = tuple[int, ...]
 MemberBox = tuple[tuple[int, int], ...]
 
 PLACE: Final = "*"
-_DECIMAL: Final = re.compile(r"^(0|[1-9][0-9]{0,8})$", re.ASCII)
+"""What stands in a pattern where the name has an index."""
+
+INDEX_END: Final = 10**9
+"""Every index is below this: a decimal of at most nine digits."""
+
+_DECIMAL: Final = re.compile(r"0|[1-9][0-9]{0,8}", re.ASCII)
 
 
 def split_name(name: str) -> tuple[str, Index]:
@@ -25,8 +30,8 @@ def split_name(name: str) -> tuple[str, Index]:
     parts = name.split(".")
     if PLACE in parts:
         return name, ()
-    index = tuple(int(part) for part in parts if _DECIMAL.match(part))
-    return ".".join(PLACE if _DECIMAL.match(part) else part for part in parts), index
+    index = tuple(int(part) for part in parts if _DECIMAL.fullmatch(part))
+    return ".".join(PLACE if _DECIMAL.fullmatch(part) else part for part in parts), index
 
 
 def join_name(pattern: str, index: Index) -> str:

@@ -27,7 +27,7 @@ from deltastore.kernels.reference.elias_fano import (
 from deltastore.kernels.reference.fields import pack_fields, section_bytes, unpack_fields
 from deltastore.kernels.reference.ordered import ordered, signed_step, step_magnitude
 
-__all__ = ["Encoding", "EncodedPatch", "Patch", "Run", "check_disjoint", "decode_patch", "encode_patch"]
+__all__ = ["EncodedPatch", "Encoding", "Patch", "Run", "check_disjoint", "decode_patch", "encode_patch"]
 
 Bits = np.ndarray[Any, Any]
 Positions = np.ndarray[Any, np.dtype[np.uint32]]
@@ -134,9 +134,7 @@ def encode_patch(
         heads.append(head)
         bodies.append(body)
         floor = width
-    return EncodedPatch(
-        Encoding.RUNS, b"".join([_COUNT.pack(len(widths)), *heads, *bodies]), len(positions)
-    )
+    return EncodedPatch(Encoding.RUNS, b"".join([_COUNT.pack(len(widths)), *heads, *bodies]), len(positions))
 
 
 def _needed_width(step: Bits, dtype: Dtype) -> Bits:
@@ -186,11 +184,10 @@ def decode_patch(data: memoryview, encoding: int, dtype: Dtype, elements: int, w
     Raises ``CorruptError("bad_patch")`` naming ``where``. Allocates O(elements) at most.
     """
     try:
-        octets = np.frombuffer(data, dtype=np.uint8)
         if encoding == Encoding.RAW:
-            return _decode_raw(octets, dtype, elements)
+            return _decode_raw(np.frombuffer(data, dtype=np.uint8), dtype, elements)
         if encoding == Encoding.RUNS:
-            return _decode_runs(octets, dtype, elements)
+            return _decode_runs(data, dtype, elements)
         raise ValueError(f"encoding {encoding} is not known")
     except (ValueError, struct.error) as error:
         raise CorruptError("bad_patch", f"{where}: {error}", where=where) from None
@@ -201,14 +198,15 @@ def _decode_raw(octets: Bits, dtype: Dtype, elements: int) -> Patch:
     return Patch(dtype, np.arange(elements, dtype=np.uint32), (), values)
 
 
-def _decode_runs(octets: Bits, dtype: Dtype, elements: int) -> Patch:
-    (run_count,) = _COUNT.unpack_from(octets)
+def _decode_runs(data: memoryview, dtype: Dtype, elements: int) -> Patch:
+    octets = np.frombuffer(data, dtype=np.uint8)
+    (run_count,) = _COUNT.unpack_from(data)
     if not 1 <= run_count <= len(WIDTHS):
         raise ValueError(f"{run_count} runs")
     at = _COUNT.size + run_count * _RUN.size
     runs: list[Run] = []
     for number in range(run_count):
-        width, low_bits, reserved, count = _RUN.unpack_from(octets, _COUNT.size + number * _RUN.size)
+        width, low_bits, reserved, count = _RUN.unpack_from(data, _COUNT.size + number * _RUN.size)
         narrower = runs[-1].width if runs else 0
         if width not in WIDTHS or not narrower < width <= dtype.bits:
             raise ValueError(f"a run of width {width} after {narrower}")

@@ -24,6 +24,7 @@ from deltastore.format.limits import (
     PACKS_PER_VERSION,
     RECORD_BYTES,
     ROWS_PER_PACK,
+    SLABS,
 )
 from deltastore.format.pack import index_bytes
 from deltastore.format.sealed import Count, Hex16, Hex32, Sealed, Sha256, Strict, first_problem
@@ -43,6 +44,7 @@ __all__ = [
     "SkippedRecord",
     "Statistics",
     "VersionRecord",
+    "check_label",
     "check_metadata",
     "file_key",
     "parse_record",
@@ -51,10 +53,14 @@ __all__ = [
 ]
 
 Label = Annotated[str, Field(max_length=200)]
+Slab = Annotated[int, Field(ge=0, le=SLABS)]
 MetadataKey = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
 MetadataText = Annotated[str, Field(max_length=METADATA_TEXT)]
 MetadataValue = MetadataText | bool | Annotated[int, Field(ge=-(2**53) + 1, le=2**53 - 1)] | None
-Metadata = Annotated[dict[MetadataKey, MetadataValue], Field(max_length=METADATA_ENTRIES)]
+Metadata = Annotated[
+    dict[MetadataKey, MetadataValue],
+    Field(max_length=METADATA_ENTRIES, json_schema_extra={"additionalProperties": False}),
+]
 
 
 def record_key(slot: int) -> str:
@@ -83,9 +89,11 @@ class RecordBase(Sealed):
     time: Count
 
     @model_validator(mode="after")
-    def _first_has_no_parent(self) -> Self:
+    def _record_rules(self) -> Self:
         if (self.slot == 0) != (self.parent is None):
             raise ValueError("the record of slot 0, and no other, has no parent")
+        if self.ignorable and self.kind in _KINDS:
+            raise ValueError("a record of a known kind is not ignorable")
         return self
 
 
@@ -135,7 +143,7 @@ class PackRef(Strict):
     index_sha256: Sha256
     rows: Annotated[int, Field(ge=1, le=ROWS_PER_PACK)]
     count: Count
-    slabs: tuple[Count, Count]
+    slabs: tuple[Slab, Slab]
 
     @model_validator(mode="after")
     def _index_fits(self) -> Self:
@@ -235,6 +243,10 @@ class _Notes(Strict):
     metadata: Metadata
 
 
+class _Writer(Strict):
+    label: Label
+
+
 def check_metadata(metadata: Mapping[str, MetadataValue]) -> dict[str, MetadataValue]:
     """User metadata as a record can hold it; ``InputError("bad_argument")`` says what does not fit.
 
@@ -244,6 +256,14 @@ def check_metadata(metadata: Mapping[str, MetadataValue]) -> dict[str, MetadataV
         return _Notes(metadata=dict(metadata)).metadata
     except ValidationError as error:
         raise InputError("bad_argument", f"metadata does not fit a record: {first_problem(error)}") from None
+
+
+def check_label(label: str) -> str:
+    """A writer's label as an epoch record can hold it; ``InputError("bad_argument")`` if it cannot."""
+    try:
+        return _Writer(label=label).label
+    except ValidationError as error:
+        raise InputError("bad_argument", f"not a writer's label: {first_problem(error)}") from None
 
 
 def parse_record(data: bytes, slot: int) -> Record:
@@ -270,6 +290,8 @@ def parse_record(data: bytes, slot: int) -> Record:
         )
     if record.slot != slot:
         raise CorruptError("bad_chain", f"{where} says that it is of slot {record.slot}", where=where)
+    if isinstance(record, BirthRecord) and slot != 0:
+        raise CorruptError("bad_chain", f"{where} is a birth record, which only slot 0 can be", where=where)
     return record
 
 
@@ -277,5 +299,5 @@ def _parse_skipped(fields: dict[str, object], where: str) -> SkippedRecord:
     known = {name: fields[name] for name in SkippedRecord.model_fields if name in fields}
     try:
         return SkippedRecord.model_validate(known)
-    except ValueError as error:
-        raise CorruptError("bad_json", f"{where}: not a record: {error}", where=where) from None
+    except ValidationError as error:
+        raise CorruptError("bad_json", f"{where}: {first_problem(error)}", where=where) from None

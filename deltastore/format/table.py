@@ -21,7 +21,15 @@ from deltastore.errors import InputError
 from deltastore.format.dtypes import DTYPES, Dtype
 from deltastore.format.grid import ChunkGrid
 from deltastore.format.limits import CHUNK_ELEMENTS, MAX_INTEGER, MAX_RANK, NAME_BYTES, SLABS, TENSORS
-from deltastore.format.names import Index, MemberBox, box_members, join_name, split_name
+from deltastore.format.names import (
+    INDEX_END,
+    PLACE,
+    Index,
+    MemberBox,
+    box_members,
+    join_name,
+    split_name,
+)
 from deltastore.format.sealed import Count, Sealed, Strict
 
 __all__ = ["COMMON", "Array", "SlabRule", "TensorSpec", "TensorTable", "array_order", "stack_tensors"]
@@ -29,7 +37,7 @@ __all__ = ["COMMON", "Array", "SlabRule", "TensorSpec", "TensorTable", "array_or
 COMMON = 0
 """The slab of everything that every reader needs; the n slabs of a table are numbered 1 to n."""
 
-Extent = Annotated[int, Field(ge=1, le=MAX_INTEGER)]
+Extent = Annotated[int, Field(ge=1, le=CHUNK_ELEMENTS)]
 Range = tuple[Count, Count]
 
 
@@ -69,7 +77,7 @@ class Array(Strict):
     """All tensors with equal (pattern, shape, dtype), stacked on a leading member axis."""
 
     pattern: str
-    dtype: str
+    dtype: Annotated[str, Field(json_schema_extra={"enum": sorted(DTYPES)})]
     shape: tuple[Count, ...]
     members: tuple[tuple[Range, ...], ...]
     chunk: tuple[Extent, ...]
@@ -85,16 +93,11 @@ class Array(Strict):
             raise ValueError("chunk has one extent for the member axis and one for each tensor axis")
         if math.prod(self.chunk) > CHUNK_ELEMENTS:
             raise ValueError(f"a chunk of more than {CHUNK_ELEMENTS} elements")
-        if not self.members or len({len(box) for box in self.members}) != 1:
-            raise ValueError("members are boxes of one length")
-        if any(low >= high for box in self.members for low, high in box):
-            raise ValueError("a member range is empty")
-        if self.count > TENSORS:
-            raise ValueError(f"more than {TENSORS} members")
-        if box_members(list(self.indexes())) != self.members:
-            raise ValueError("members are not in order, or not in the fewest boxes")
-        if math.prod((self.count, *self.shape)) > MAX_INTEGER or len(self.grid) >= 1 << 32:
-            raise ValueError("an array too large to be numbered")
+        _check_ranges(self)
+        if math.prod(max(extent, 1) for extent in (self.count, *self.shape)) > MAX_INTEGER:
+            raise ValueError(f"an array of more than {MAX_INTEGER} elements")
+        if len(self.grid) >= 1 << 32:
+            raise ValueError("an array of 2**32 chunks or more")
         return self
 
     @cached_property
@@ -162,7 +165,7 @@ class TensorTable(Sealed):
         seen: set[str] = set()
         for array in self.arrays:
             _check_slab_rule(array, self.slabs)
-            _check_pattern(array)
+            _check_members(array)
             for name in array.names:
                 if not name or len(name.encode()) > NAME_BYTES:
                     raise ValueError(f"a tensor name is empty or longer than {NAME_BYTES} bytes")
@@ -188,9 +191,7 @@ class TensorTable(Sealed):
     @cached_property
     def nbytes(self) -> int:
         """Bytes of the whole model in the canonical space."""
-        return sum(
-            array.count * array.elements_per_member * array.element.itemsize for array in self.arrays
-        )
+        return sum(array.count * array.elements_per_member * array.element.itemsize for array in self.arrays)
 
     def tensors(self) -> Iterator[TensorSpec]:
         """Every tensor, in table order."""
@@ -215,16 +216,33 @@ def array_order(array: Array) -> tuple[str, int, str, tuple[int, ...]]:
     return (array.pattern, len(array.members[0]), array.dtype, array.shape)
 
 
-def _check_pattern(array: Array) -> None:
-    """Whether the pattern is what the names of its members are split into."""
+def _check_ranges(array: Array) -> None:
+    """What can be known of the members before any of them is made."""
+    if len(array.pattern.encode()) > NAME_BYTES:
+        raise ValueError(f"a tensor name is empty or longer than {NAME_BYTES} bytes")
+    if not array.members or len({len(box) for box in array.members}) != 1:
+        raise ValueError("members are boxes of one length")
+    if len(array.members[0]) not in (0, array.pattern.split(".").count(PLACE)):
+        raise ValueError(f"pattern {array.pattern!r} does not take {len(array.members[0])} indexes")
+    if any(not low < high <= INDEX_END for box in array.members for low, high in box):
+        raise ValueError(f"a member range is empty, or goes beyond {INDEX_END}")
+    if array.count > TENSORS:
+        raise ValueError(f"more than {TENSORS} members")
+
+
+def _check_members(array: Array) -> None:
+    """Whether the boxes are those of their members, and the pattern what the names are split into."""
     indexes = list(array.indexes())
-    for index in (indexes[0], indexes[-1]):
-        if split_name(join_name(array.pattern, index)) != (array.pattern, index):
-            raise ValueError(f"pattern {array.pattern!r} has a component that is an index")
+    if box_members(indexes) != array.members:
+        raise ValueError("members are not in order, or not in the fewest boxes")
+    if split_name(join_name(array.pattern, indexes[0])) != (array.pattern, indexes[0]):
+        raise ValueError(f"pattern {array.pattern!r} has a component that is an index")
 
 
 def _check_slab_rule(array: Array, slabs: int) -> None:
     rule = array.slab
+    if (rule.by == "common" and rule.of) or (rule.by != "member" and rule.count):
+        raise ValueError("a slab rule with a number that it does not use")
     if rule.by == "common":
         return
     if slabs == 0:

@@ -8,7 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from deltastore.format.limits import CHUNK_ELEMENTS
+from pydantic import ValidationError
+
+from deltastore.errors import InputError
+from deltastore.format.limits import CHUNK_ELEMENTS, TABLE_BYTES
+from deltastore.format.names import MemberBox
+from deltastore.format.sealed import first_problem
 from deltastore.format.table import Array, SlabRule, TensorSpec, TensorTable, array_order, stack_tensors
 
 __all__ = ["plain_chunk", "plain_table"]
@@ -37,19 +42,28 @@ def plain_chunk(extent: Sequence[int], limit: int = CHUNK_ELEMENTS) -> tuple[int
 def plain_table(tensors: Iterable[TensorSpec]) -> TensorTable:
     """The table of these tensors under the plain grid, with one slab for all.
 
-    Raises ``InputError("bad_argument")`` for a name given twice.
+    Raises ``InputError("bad_argument")`` for a name given twice, and for what no table can hold.
     """
-    arrays = []
-    for pattern, tensor, members in stack_tensors(tensors):
-        count = Array.model_construct(members=members).count
-        arrays.append(
-            Array(
-                pattern=pattern,
-                dtype=tensor.dtype.name,
-                shape=tensor.shape,
-                members=members,
-                chunk=plain_chunk((count, *tensor.shape)),
-                slab=SlabRule(by="common"),
-            )
+    arrays = [_plain_array(*stack) for stack in stack_tensors(tensors)]
+    table = TensorTable.seal_new(slabs=0, arrays=tuple(sorted(arrays, key=array_order)))
+    size = len(table.to_bytes())
+    if size > TABLE_BYTES:
+        problem = f"the table of all tensor names has {size} bytes where at most {TABLE_BYTES} are allowed"
+        raise InputError("bad_argument", f"{problem}; number the tensors, or give them shorter names")
+    return table
+
+
+def _plain_array(pattern: str, tensor: TensorSpec, members: tuple[MemberBox, ...]) -> Array:
+    count = Array.model_construct(members=members).count
+    try:
+        return Array(
+            pattern=pattern,
+            dtype=tensor.dtype.name,
+            shape=tensor.shape,
+            members=members,
+            chunk=plain_chunk((count, *tensor.shape)),
+            slab=SlabRule(by="common"),
         )
-    return TensorTable.seal_new(slabs=0, arrays=tuple(sorted(arrays, key=array_order)))
+    except ValidationError as error:
+        problem = f"tensor {tensor.name!r} cannot be stored: {first_problem(error)}"
+        raise InputError("bad_argument", problem, where=tensor.name) from None

@@ -46,8 +46,9 @@ class LiveWeights:
     """Named live tensors as ``Weights``, read in place.
 
     ``cast=True`` lets an F32 tensor stand for one that the stream holds as BF16 or F16, rounded to nearest
-    even chunk by chunk. A name that the table lacks is fine when its memory is that of a name it has (a
-    tied head). Raises ``InputError`` naming the first tensor that does not fit.
+    even chunk by chunk, every NaN to the quiet one of its sign. A name that the table lacks is fine when its
+    memory is that of a name it has (a tied head). Raises ``InputError`` naming the first tensor that does not
+    fit.
     """
 
     def __init__(self, table: TensorTable, tensors: LiveTensors, *, cast: bool = False) -> None:
@@ -114,24 +115,39 @@ def _is_tied(view: Bits, views: dict[str, Bits]) -> bool:
 
 
 def _caster(tensor: Any, wanted: Dtype) -> Callable[[Index], Bits]:
-    """Reads part of an F32 tensor as the bits of a narrower float, rounded as its own library rounds."""
+    """Reads part of an F32 tensor as the bits of a narrower float, rounded to nearest even."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(tensor, torch.Tensor):
         narrow = torch.bfloat16 if wanted.name == "BF16" else torch.float16
 
         def from_torch(index: Index) -> Bits:
-            part: Bits = tensor.detach()[index].to(narrow).view(torch.int16).numpy()
-            return part.view("<u2")
+            part = tensor.detach()[index]
+            bits: Bits = part.to(narrow).view(torch.int16).numpy().view("<u2")
+            return _with_one_nan(bits, part.numpy(), wanted)
 
         return from_torch
 
     def from_numpy(index: Index) -> Bits:
-        if wanted.name == "F16":
-            half: Bits = tensor[index].astype("<f2").view("<u2")
-            return half
-        import ml_dtypes
-
-        rounded: Bits = tensor[index].astype(ml_dtypes.bfloat16).view("<u2")
-        return rounded
+        part = np.asarray(tensor[index])
+        with np.errstate(over="ignore", invalid="ignore"):
+            rounded = part.astype(_numpy_float(wanted))
+        return _with_one_nan(rounded.view("<u2"), part, wanted)
 
     return from_numpy
+
+
+def _numpy_float(wanted: Dtype) -> np.dtype[Any]:
+    if wanted.name == "F16":
+        return np.dtype("<f2")
+    import ml_dtypes
+
+    return np.dtype(ml_dtypes.bfloat16)
+
+
+def _with_one_nan(bits: Bits, wide: Bits, wanted: Dtype) -> Bits:
+    """Every NaN as the quiet one of its sign: libraries disagree, torch even with itself about strides."""
+    nan = np.isnan(wide)
+    if nan.any():
+        quiet = 0x7FC0 if wanted.name == "BF16" else 0x7E00
+        bits = np.where(nan, np.where(np.signbit(wide), quiet | 0x8000, quiet), bits).astype("<u2")
+    return bits

@@ -51,7 +51,8 @@ def _is_torch(tensor: object) -> bool:
 
 def element_type(name: str, tensor: Any) -> Dtype:
     """The element type of a live tensor; ``InputError("wrong_dtype")`` where the format has none for it."""
-    spelled = str(tensor.dtype).removeprefix("torch.") if _is_torch(tensor) else _numpy(name, tensor).dtype.name
+    dtype = tensor.dtype if _is_torch(tensor) else _numpy(name, tensor).dtype.name
+    spelled = str(dtype).removeprefix("torch.")
     if spelled not in _NAMES:
         raise InputError("wrong_dtype", f"tensor {name!r} has element type {spelled}", where=name)
     return DTYPES[_NAMES[spelled]]
@@ -64,11 +65,23 @@ def bits_of(name: str, tensor: Any) -> Bits:
     lazily conjugated tensor, foreign byte order.
     """
     view = _torch_bits(name, tensor) if _is_torch(tensor) else _numpy_bits(name, tensor)
-    if view.size and any(step == 0 and length > 1 for step, length in zip(view.strides, view.shape, strict=True)):
+    if _overlaps_itself(view):
         raise InputError(
-            "wrong_memory", f"tensor {name!r} is expanded: its elements share memory; copy it first", where=name
+            "wrong_memory", f"tensor {name!r} has elements that share memory: copy it first", where=name
         )
     return view
+
+
+def _overlaps_itself(view: Bits) -> bool:
+    """Whether elements may share memory, as in an expanded tensor or a sliding window."""
+    if not view.size or view.flags.c_contiguous:
+        return False
+    reach = view.itemsize
+    for step, length in sorted(zip(map(abs, view.strides), view.shape, strict=True)):
+        if length > 1 and step < reach:
+            return True
+        reach += step * (length - 1)
+    return False
 
 
 def same_memory(first: Bits, second: Bits) -> bool:
@@ -95,7 +108,8 @@ def _numpy_bits(name: str, tensor: Any) -> Bits:
     width = element_type(name, array).itemsize
     if width > 1 and not array.dtype.newbyteorder("=").str == array.dtype.str:
         raise InputError("wrong_memory", f"tensor {name!r} is not in the machine's byte order", where=name)
-    return array.view(f"<u{width}")
+    # A subclass would bring rules of its own: a masked array hides elements, a matrix has two axes always.
+    return np.asarray(array).view(f"<u{width}")
 
 
 def _torch_bits(name: str, tensor: Any) -> Bits:
@@ -107,7 +121,9 @@ def _torch_bits(name: str, tensor: Any) -> Bits:
         place = f"on device {tensor.device}, layout {tensor.layout}"
         raise InputError("wrong_memory", f"tensor {name!r} is {place}, not dense CPU memory", where=name)
     if tensor.is_conj() or tensor.is_neg():
-        raise InputError("wrong_memory", f"tensor {name!r} is lazily conjugated: resolve it first", where=name)
+        raise InputError(
+            "wrong_memory", f"tensor {name!r} is lazily conjugated: resolve it first", where=name
+        )
     kinds = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
     plain: Bits = tensor.detach().view(kinds[width]).numpy()
     return plain.view(f"<u{width}")

@@ -1,5 +1,7 @@
 """What an engine holds: follows a stream and writes each version into live tensors."""
 
+from __future__ import annotations
+
 from deltastore.reader.following import AsyncReader, Synced, open_reader
 
 __all__ = ["AsyncReader", "Synced", "open_reader"]

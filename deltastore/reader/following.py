@@ -1,5 +1,7 @@
-"""The reader: follows a stream and keeps live tensors at a version. The state machine is SPEC section
-"Reader states": empty -> ready -> (torn ->) ready."""
+"""The reader: follows a stream and keeps live tensors at a version.
+
+Its states (SPEC section "Reader states"): empty -> ready -> (torn ->) ready.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +10,9 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Literal
 
-from deltastore.errors import CorruptError, DeltastoreError, NotFoundError, TornError
 from deltastore.anchors.reading import AnchorWeights
+from deltastore.errors import CorruptError, DeltastoreError, NotFoundError, TornError
 from deltastore.format.digest import digest_text
 from deltastore.format.records import AnchorRecord, DeltaRecord, Record
 from deltastore.format.table import TensorTable
@@ -60,7 +61,13 @@ class AsyncReader:
     """
 
     def __init__(
-        self, store: Store, table: TensorTable, tensors: LiveTensors, newest: Manifest, last: Record, pause: Pause
+        self,
+        store: Store,
+        table: TensorTable,
+        tensors: LiveTensors,
+        newest: Manifest,
+        last: Record,
+        pause: Pause,
     ) -> None:
         self._store = store
         self._log = Log(store)
@@ -97,8 +104,8 @@ class AsyncReader:
                 self._newest = record
         return self._standing is None or self._standing.version != self._newest.version
 
-    async def wait(self, *, timeout: float | None = None, interval: float = 0.05) -> bool:
-        """Poll every ``interval`` seconds until there is something to sync; False after ``timeout`` seconds."""
+    async def wait(self, *, timeout: float | None = None, interval: float = 0.05) -> bool:  # noqa: ASYNC109
+        """Poll every ``interval`` seconds until there is something to sync; False after ``timeout`` ones."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while not await self.poll():
             left = interval if deadline is None else min(interval, deadline - time.monotonic())
@@ -154,7 +161,9 @@ class AsyncReader:
         """One delta: stage, pause, write, check, and only then change the version."""
         base = self._standing
         if base is None or base.version != record.base:
-            raise TornError("torn", f"version {record.version} builds on {record.base}, which is not in memory")
+            raise TornError(
+                "torn", f"version {record.version} builds on {record.base}, which is not in memory"
+            )
         try:
             staged = await stage(
                 self._store, self._table, record, self._targets, base_digest=int(base.digest, 16)

@@ -15,6 +15,8 @@ from deltastore.layout.memory import LiveTensors, same_memory
 
 __all__ = ["Targets"]
 
+_MAX_WORK = 1_000_000
+
 Bits = np.ndarray[Any, Any]
 Positions = np.ndarray[Any, np.dtype[np.uint32]]
 
@@ -98,6 +100,6 @@ def _check_apart(named: list[tuple[str, Bits]]) -> None:
 def _share(first: Bits, second: Bits) -> bool:
     """Whether two views share an element; a case too hard to decide counts as sharing."""
     try:
-        return np.shares_memory(first, second, max_work=1_000_000)
+        return bool(np.shares_memory(first, second, max_work=_MAX_WORK))  # type: ignore[arg-type]
     except np.exceptions.TooHardError:
         return True

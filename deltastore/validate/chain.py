@@ -29,9 +29,13 @@ class ChainState:
         self.records += 1
         if isinstance(record, EpochRecord):
             if record.epoch != self.epoch + 1:
-                raise CorruptError("bad_chain", f"{where}: epoch {record.epoch} after {self.epoch}", where=where)
+                raise CorruptError(
+                    "bad_chain", f"{where}: epoch {record.epoch} after {self.epoch}", where=where
+                )
             if record.resumes is not None and record.resumes not in self.manifests:
-                raise CorruptError("bad_chain", f"{where} resumes version {record.resumes}, which is not there")
+                raise CorruptError(
+                    "bad_chain", f"{where} resumes version {record.resumes}, which is not there"
+                )
             self.epoch, self.base = record.epoch, record.resumes
             return
         if record.epoch != self.epoch:
@@ -82,5 +86,3 @@ async def _check_no_gap(store: Store, records: int, findings: Findings) -> None:
             message = f"{where} is gone, though {found.key} exists"
             findings.add(CorruptError("lost_object", message, where=where))
         return
-
-

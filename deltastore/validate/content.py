@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -43,7 +44,9 @@ async def _check_delta(store: Store, record: DeltaRecord, table: TensorTable, fi
     where = record_key(record.slot)
     said, found = record.statistics.bytes, sum(pack.bytes for pack in record.packs)
     if said != found:
-        raise CorruptError("bad_json", f"{where}: statistics say {said} bytes, packs have {found}", where=where)
+        raise CorruptError(
+            "bad_json", f"{where}: statistics say {said} bytes, packs have {found}", where=where
+        )
     if record.statistics.changed > sum(pack.count for pack in record.packs):
         raise CorruptError("bad_json", f"{where}: more changed elements than patches write", where=where)
     shared = _chunks_in_several(await _all_places(store, record, table))
@@ -72,8 +75,7 @@ async def _all_places(store: Store, record: DeltaRecord, table: TensorTable) -> 
 
 
 def _chunks_in_several(places: list[tuple[int, int]]) -> set[tuple[int, int]]:
-    seen: set[tuple[int, int]] = set()
-    return {place for place in places if place in seen or seen.add(place)}  # type: ignore[func-returns-value]
+    return {place for place, packs in Counter(places).items() if packs > 1}
 
 
 async def _check_pack(
@@ -103,10 +105,13 @@ async def _check_pack(
 def _check_slabs(index: PackIndex, pack: PackRef, table: TensorTable, key: str) -> None:
     ends = [index.rows[0], index.rows[-1]]
     slabs = tuple(
-        int(table.arrays[int(row["array"])].slabs(np.array([int(row["chunk"])]), table.slabs)[0]) for row in ends
+        int(table.arrays[int(row["array"])].slabs(np.array([int(row["chunk"])]), table.slabs)[0])
+        for row in ends
     )
     if slabs != pack.slabs:
-        raise CorruptError("bad_index", f"{key} spans slabs {slabs}, its manifest says {pack.slabs}", where=key)
+        raise CorruptError(
+            "bad_index", f"{key} spans slabs {slabs}, its manifest says {pack.slabs}", where=key
+        )
 
 
 async def _check_anchor(store: Store, record: AnchorRecord, findings: Findings) -> None:

@@ -1,5 +1,7 @@
 """What a trainer holds: finds changes, uploads packs, commits versions."""
 
+from __future__ import annotations
+
 from deltastore.writer.publishing import AsyncWriter, Published, open_writer
 from deltastore.writer.whole import create_stream, publish_weights
 

@@ -14,6 +14,7 @@ from deltastore.format.records import (
     BirthRecord,
     DeltaRecord,
     EpochRecord,
+    FileRef,
     Record,
 )
 from deltastore.log import Log, Manifest, SlotTakenError, describe
@@ -27,7 +28,10 @@ _Version = TypeVar("_Version", DeltaRecord, AnchorRecord)
 async def find_resumed(log: Log, tip: Record, table: str, digest: str) -> Manifest | None:
     """The newest version with exactly these weights: the same table and the same digest."""
     async for record in log.backwards(tip):
-        if isinstance(record, AnchorRecord | DeltaRecord) and (record.table, record.digest) == (table, digest):
+        if isinstance(record, AnchorRecord | DeltaRecord) and (record.table, record.digest) == (
+            table,
+            digest,
+        ):
             return record
     return None
 
@@ -51,14 +55,17 @@ def choose_version(newest: int | None, wanted: int | None) -> int:
 class Epoch:
     """The right to commit, until a newer epoch record appears.
 
-    ``last`` is the newest record seen, ``newest_version`` the highest version in the log.
+    ``last`` is the newest record seen, ``newest_version`` the highest version in the log. ``landed`` is the
+    newest version that this epoch committed without learning of it at the time: the reply was lost.
     """
 
     def __init__(self, log: Log, own: EpochRecord, newest_version: int | None) -> None:
         self._log = log
         self._own = own
+        self._doubtful: set[str] = set()
         self.last: Record = own
         self.newest_version = newest_version
+        self.landed: Manifest | None = None
 
     @classmethod
     async def begin(cls, log: Log, *, resumes: int | None, label: str) -> Self:
@@ -79,10 +86,22 @@ class Epoch:
         """The epoch's number."""
         return self._own.epoch
 
+    @property
+    def in_doubt(self) -> bool:
+        """Whether a version may have been committed, or may be yet, that was not reported so."""
+        return bool(self._doubtful)
+
     async def catch_up(self) -> None:
         """Read what others appended; ``FencedError`` as soon as a newer epoch is among it."""
         async for record in self._log.newest_after(self.last):
             self._observe(record)
+
+    async def carried_files(self) -> tuple[FileRef, ...]:
+        """The files that the newest anchor of the stream carries."""
+        async for record in self._log.backwards(self.last):
+            if isinstance(record, AnchorRecord):
+                return record.files
+        return ()
 
     def _observe(self, record: Record) -> None:
         if isinstance(record, EpochRecord):
@@ -91,9 +110,12 @@ class Epoch:
                 f"slot {record.slot} holds {describe(record)}, which fences epoch {self.number}; "
                 "another trainer has taken over: stop this one, or open a new writer",
             )
-        if isinstance(record, AnchorRecord | DeltaRecord | BirthRecord):
+        if isinstance(record, AnchorRecord | DeltaRecord) and record.nonce in self._doubtful:
+            self.newest_version, self.landed = record.version, record
+        elif isinstance(record, AnchorRecord | DeltaRecord | BirthRecord):
             raise ConflictError(
-                "version_taken", f"slot {record.slot} holds {describe(record)}, which this epoch did not commit"
+                "version_taken",
+                f"slot {record.slot} holds {describe(record)}, which this epoch did not commit",
             )
         self.last = record
 
@@ -101,18 +123,33 @@ class Epoch:
         """Append the manifest of ``version``: on return it is durable and visible to every reader.
 
         Raises ``FencedError`` when a newer epoch came first. A slot lost to a record of another kind is no
-        conflict: the next slot is taken with the same content.
+        conflict: the next slot is taken with the same content. After any other error, and when cancelled,
+        the outcome is unknown: the record may stand, or land yet, and ``catch_up`` then knows it again.
         """
         nonce = fields.pop("nonce")
         for _ in range(_ROUNDS):
             await self.catch_up()
+            self._refuse_landed()
             try:
                 record = await self._log.append(
                     kind, self.last, epoch=self.number, version=version, nonce=nonce, **fields
                 )
             except SlotTakenError:
                 continue
+            except BaseException:
+                self._doubtful.add(nonce)
+                raise
             self.last = record
             self.newest_version = version
+            self._doubtful.clear()  # their slots are taken: none of them can land any more
             return record
         raise ConflictError("slot_taken", f"no slot was free in {_ROUNDS} tries: too many writers at once")
+
+    def _refuse_landed(self) -> None:
+        """What is being committed builds on what was the newest version before ``landed`` was."""
+        if self.landed is not None:
+            raise ConflictError(
+                "version_taken",
+                f"{describe(self.landed)} was committed by an earlier call whose outcome was unknown: "
+                "publish again to follow it",
+            )

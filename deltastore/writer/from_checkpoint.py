@@ -30,7 +30,7 @@ _PASSES: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Created:
-    """A new stream: its first version, its tensors, the files it carries, and a line for each file it cannot."""
+    """A new stream: its first version, number of tensors, carried files, and a line for each left out."""
 
     first: Published
     tensors: int

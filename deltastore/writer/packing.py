@@ -8,19 +8,32 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from deltastore.detect.changes import ChunkChange, Detector
+from deltastore.errors import InputError
 from deltastore.format.digest import MODULUS, Digester
+from deltastore.format.limits import PACK_BYTES
 from deltastore.format.pack import Pack, PackBuilder, pack_key
 from deltastore.format.patch import encode_patch
 from deltastore.format.records import PackRef
 from deltastore.format.table import TensorTable
 from deltastore.stores.base import Store
 
-__all__ = ["PACK_TARGET_BYTES", "Uploaded", "upload_changes"]
+__all__ = ["PACK_TARGET_BYTES", "Uploaded", "check_pack_bytes", "upload_changes"]
 
 PACK_TARGET_BYTES: Final = 32 << 20
 """A pack is closed once it is this large: a good size for object stores."""
 
+_MAX_TARGET: Final = PACK_BYTES // 2
+"""So that a pack is within its limit when its last patch crosses the target."""
+
 Progress = Callable[[int], None]
+
+
+def check_pack_bytes(pack_bytes: int) -> None:
+    """``InputError("bad_argument")`` unless packs may be closed once they are that large."""
+    whole = isinstance(pack_bytes, int) and not isinstance(pack_bytes, bool)
+    if not whole or not 1 <= pack_bytes <= _MAX_TARGET:
+        message = f"pack_bytes is an integer from 1 to {_MAX_TARGET}, not {pack_bytes!r}"
+        raise InputError("bad_argument", message)
 
 
 @dataclass(slots=True)
@@ -108,9 +121,7 @@ def _add(
     builder: PackBuilder, change: ChunkChange, table: TensorTable, digester: Digester, result: Uploaded
 ) -> None:
     element = table.arrays[change.array].element
-    patch = encode_patch(
-        element, change.box.elements, change.positions, change.old, change.new, change.whole
-    )
+    patch = encode_patch(element, change.box.elements, change.positions, change.old, change.new, change.whole)
     difference = digester.difference(change.array, change.box, change.positions, change.old, change.new)
     builder.add(change.slab, change.array, change.chunk, patch, difference)
     result.changed += len(change.positions)

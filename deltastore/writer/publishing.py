@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from dataclasses import dataclass
 from typing import Literal
 
 from deltastore.detect.snapshot import Snapshot
-from deltastore.errors import InputError, StoreError
+from deltastore.errors import InputError
 from deltastore.format.digest import digest_text
+from deltastore.format.records import check_metadata
 from deltastore.format.table import TensorTable
 from deltastore.layout.cutting import plain_table
 from deltastore.layout.live import LiveWeights, live_specs
@@ -17,8 +19,8 @@ from deltastore.layout.weights import digest_of
 from deltastore.log import Log, Manifest
 from deltastore.replay import read_table
 from deltastore.stores.base import Store
-from deltastore.writer.epoch import Epoch, find_resumed
-from deltastore.writer.packing import PACK_TARGET_BYTES
+from deltastore.writer.epoch import Epoch, choose_version, find_resumed
+from deltastore.writer.packing import PACK_TARGET_BYTES, check_pack_bytes
 from deltastore.writer.versions import Metadata, Progress, commit_anchor, commit_delta
 
 __all__ = ["AsyncWriter", "Published", "open_writer"]
@@ -59,7 +61,7 @@ class Published:
 class AsyncWriter:
     """One trainer incarnation that publishes its live tensors. Made by ``open_writer``.
 
-    It keeps a copy of what was last published (the snapshot detector). One call at a time; the tensors must
+    It keeps a copy of what was last published (the snapshot detector). Calls take turns; the tensors must
     not change while ``publish`` runs.
     """
 
@@ -78,6 +80,7 @@ class AsyncWriter:
         self._detector = detector
         self._base = base
         self._pack_bytes = pack_bytes
+        self._turn = asyncio.Lock()
 
     @property
     def version(self) -> int | None:
@@ -101,36 +104,63 @@ class AsyncWriter:
         """Commit the tensors as they are now as a new version.
 
         ``version``: default the last one + 1. ``step`` goes into the metadata. ``anchor=True`` stores the
-        version whole. Raises ``ConflictError("version_taken")``, ``FencedError``, ``StoreError``; then
-        nothing is visible, and the same changes are part of the next call.
+        version whole. Raises ``InputError``, ``ConflictError("version_taken")`` and ``FencedError``, and
+        nothing was published; ``StoreError``, and the version may be visible all the same: the next call
+        finds out. Whatever was raised, the same changes are part of the next call.
         """
         started = time.perf_counter()
-        notes = {**(metadata or {}), **({} if step is None else {"step": step})}
-        if anchor or self._base is None:
+        notes = check_metadata({**(metadata or {}), **({} if step is None else {"step": step})})
+        async with self._turn:
+            if self._epoch.in_doubt:
+                await self._settle()
+            whole = anchor or self._base is None
+            record = await (self._anchor if whole else self._delta)(version, notes, progress)
+            self._base = record
+        return Published.of(record, time.perf_counter() - started)
+
+    async def _settle(self) -> None:
+        """Learn whether a version was committed whose reply was lost; the snapshot is older then.
+
+        Tensors that still are that version are its next base. Else what it held is not known here any more,
+        and the next version is stored whole.
+        """
+        await self._epoch.catch_up()
+        landed, self._epoch.landed = self._epoch.landed, None
+        if landed is not None:
             self._base = None
             await self._detector.retake()
-            record: Manifest = await commit_anchor(
-                self._store,
-                self._epoch,
-                self._detector.published,
-                version=version,
-                metadata=notes,
-                progress=progress,
-            )
-        else:
-            record = await commit_delta(
-                self._store,
-                self._epoch,
-                self._base,
-                self._live,
-                self._detector,
-                version=version,
-                metadata=notes,
-                pack_bytes=self._pack_bytes,
-                progress=progress,
-            )
-        self._base = record
-        return Published.of(record, time.perf_counter() - started)
+            if digest_text(await digest_of(self._detector.published)) == landed.digest:
+                self._base = landed
+
+    async def _anchor(self, version: int | None, notes: Metadata, progress: Progress | None) -> Manifest:
+        # Before the snapshot, which knows the base, is given up.
+        await self._epoch.catch_up()
+        choose_version(self._epoch.newest_version, version)
+        self._base = None
+        await self._detector.retake()
+        return await commit_anchor(
+            self._store,
+            self._epoch,
+            self._detector.published,
+            version=version,
+            metadata=notes,
+            progress=progress,
+        )
+
+    async def _delta(self, version: int | None, notes: Metadata, progress: Progress | None) -> Manifest:
+        if self._base is None:
+            raise ValueError("a delta on no base")
+        return await commit_delta(
+            self._store,
+            self._epoch,
+            self._base,
+            self._live,
+            self._detector,
+            version=version,
+            metadata=notes,
+            pack_bytes=self._pack_bytes,
+            progress=progress,
+        )
 
 
 async def open_writer(
@@ -147,10 +177,12 @@ async def open_writer(
     ``tensors``: live tensors by checkpoint name, all that the stream has. ``cast``: F32 tensors may stand
     for BF16 or F16 ones. The version whose digest equals that of ``tensors`` is the first base; where none
     does, the first version will be an anchor. ``resumes`` insists on one version:
-    ``InputError("bad_argument")`` when the tensors are not its weights.
+    ``InputError("bad_argument")`` when the tensors are not its weights. ``pack_bytes``: a pack is closed once
+    it is that large.
 
     Raises ``NotFoundError("no_stream")``, ``StoreError("store_unfit")``, ``InputError``.
     """
+    check_pack_bytes(pack_bytes)
     log = Log(store)
     tip = await log.tip()
     newest = await log.manifest_before(tip)

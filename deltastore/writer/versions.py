@@ -93,11 +93,14 @@ async def commit_anchor(
     weights: Weights,
     *,
     version: int | None = None,
-    files: tuple[FileRef, ...] = (),
+    files: tuple[FileRef, ...] | None = None,
     metadata: Metadata | None = None,
     progress: Progress | None = None,
 ) -> AnchorRecord:
-    """Publish ``weights`` whole. They must not change meanwhile. ``files`` must be in the store already."""
+    """Publish ``weights`` whole. They must not change meanwhile.
+
+    ``files`` must be in the store already; None: those that the newest anchor carries.
+    """
     notes = check_metadata(metadata or {})
     await epoch.catch_up()
     number = choose_version(epoch.newest_version, version)
@@ -111,7 +114,7 @@ async def commit_anchor(
         nonce=new_nonce(),
         table=table.sha256,
         anchor=anchor,
-        files=files,
+        files=await epoch.carried_files() if files is None else files,
         digest=digest_text(await digest_of(weights)),
         statistics=Statistics(
             elements=table.elements,

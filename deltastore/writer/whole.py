@@ -6,7 +6,7 @@ import time
 
 from deltastore.detect.difference import Difference
 from deltastore.errors import ConflictError
-from deltastore.format.records import BirthRecord, FileRef
+from deltastore.format.records import BirthRecord, FileRef, check_label, check_metadata
 from deltastore.layout.weights import Weights, digest_of
 from deltastore.log import Log, SlotTakenError, new_nonce
 from deltastore.replay import ReplayedWeights, find_path
@@ -34,22 +34,32 @@ async def create_stream(
     ``ConflictError("exists")`` for a stream with versions.
     """
     started = time.perf_counter()
+    _check_request(version, metadata, label)
     log = Log(store)
     await _ensure_birth(log)
-    tip = await log.tip()
-    newest = await log.manifest_before(tip)
-    choose_version(None, version)
-    if newest is not None:
-        raise ConflictError(
-            "exists",
-            f"{store.url} is a stream already, at version {newest.version}: "
-            "use 'deltastore publish', or another URL",
-        )
+    newest = await log.manifest_before(await log.tip())
+    _refuse_existing(store, None if newest is None else newest.version)
     epoch = await Epoch.begin(log, resumes=None, label=label)
+    _refuse_existing(store, epoch.newest_version)
     record = await commit_anchor(
         store, epoch, weights, version=version, files=files, metadata=metadata, progress=progress
     )
     return Published.of(record, time.perf_counter() - started)
+
+
+def _check_request(version: int | None, metadata: Metadata | None, label: str) -> None:
+    """Refuse what no record can hold before anything is written, and before anybody is fenced."""
+    choose_version(None, version)
+    check_metadata(metadata or {})
+    check_label(label)
+
+
+def _refuse_existing(store: Store, newest: int | None) -> None:
+    if newest is not None:
+        raise ConflictError(
+            "exists",
+            f"{store.url} is a stream already, at version {newest}: use 'deltastore publish', or another URL",
+        )
 
 
 async def _ensure_birth(log: Log) -> None:
@@ -76,12 +86,12 @@ async def publish_weights(
     Raises ``ConflictError``, ``CorruptError`` when the tip as stored is damaged.
     """
     started = time.perf_counter()
+    _check_request(version, metadata, label)
     log = Log(store)
-    tip = await log.tip()
-    base = await log.manifest_before(tip)
+    base = await log.manifest_before(await log.tip())
     choose_version(None if base is None else base.version, version)
     if base is None:
-        epoch = await Epoch.begin(log, resumes=None, label=label)
+        epoch = await _begin_after(log, None, label)
         first = await commit_anchor(
             store, epoch, weights, version=version, metadata=metadata, progress=progress
         )
@@ -89,12 +99,7 @@ async def publish_weights(
     path = await find_path(log, base)
     old = await ReplayedWeights.open(store, path, weights.table)
     expected = await digest_of(weights)
-    epoch = await Epoch.begin(log, resumes=base.version, label=label)
-    if epoch.newest_version != base.version:
-        raise ConflictError(
-            "version_taken",
-            f"version {epoch.newest_version} was published meanwhile: run the command again to follow it",
-        )
+    epoch = await _begin_after(log, base.version, label)
     record = await commit_delta(
         store,
         epoch,
@@ -107,3 +112,13 @@ async def publish_weights(
         progress=progress,
     )
     return Published.of(record, time.perf_counter() - started)
+
+
+async def _begin_after(log: Log, base: int | None, label: str) -> Epoch:
+    epoch = await Epoch.begin(log, resumes=base, label=label)
+    if epoch.newest_version != base:
+        raise ConflictError(
+            "version_taken",
+            f"version {epoch.newest_version} was published meanwhile: run the command again to follow it",
+        )
+    return epoch

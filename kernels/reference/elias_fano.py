@@ -34,7 +34,12 @@ def positions_bytes(count: int, universe: int, low_bits: int) -> int:
 
 
 def best_low_bits(count: int, universe: int) -> int:
-    """The L that makes the two sections smallest; the lower one of a tie."""
+    """The L near log2(universe / count) that makes the two sections smallest: within a word of the best.
+
+    ``universe`` is at most 2**20, the result at most 19.
+    """
+    if high_bits(count, universe, 0) <= 32:
+        return 0
     near = max((universe // count).bit_length() - 1, 0)
     candidates = range(max(near - 2, 0), near + 2)
     return min(candidates, key=lambda low: (positions_bytes(count, universe, low), low))

@@ -52,7 +52,7 @@ def unpack_fields(section: Octets, count: int, width: int) -> Unsigned:
     bits = np.unpackbits(section, count=count * width, bitorder="little").reshape(count, width)
     values = np.zeros(count, dtype=wide)
     for place in range(width):
-        values |= bits[:, place].astype(wide) << wide.type(place)
+        values |= np.left_shift(bits[:, place].astype(wide), place, dtype=wide)
     return values
 
 

@@ -14,7 +14,12 @@ def vectors() -> object:
     rng = np.random.default_rng(8)
     rows = []
     for dtype in DTYPES.values():
-        for tensor, first, count in (("w", 0, 3), ("model.norm.weight", 2046, 5), ("\u00e4", 123_456_789, 2), ("w", 0, 0)):
+        for tensor, first, count in (
+            ("w", 0, 3),
+            ("model.norm.weight", 2046, 5),
+            ("\u00e4", 123_456_789, 2),
+            ("w", 0, 0),
+        ):
             octets = rng.integers(0, 256, count * dtype.itemsize, dtype=np.uint8)
             digest = digest_range(octets.view(dtype.storage), first, tensor_seed(tensor))
             rows.append(

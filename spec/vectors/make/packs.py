@@ -17,7 +17,7 @@ Fields = dict[str, Any]
 
 
 def pack_of(table: TensorTable, *, every: int = 1) -> bytes:
-    """A pack that patches every ``every``-th chunk of an all-zero model: its first and last element become 1."""
+    """A pack for every ``every``-th chunk of an all-zero model: first and last element become 1."""
     builder = PackBuilder(7, bytes(range(16)))
     digester = Digester(table)
     for slab, array, chunk in table.chunk_order().tolist()[::every]:
@@ -101,7 +101,8 @@ def _bad(table: TensorTable) -> list[Fields]:
     }
     text = table.to_bytes().decode("latin-1")
     return [
-        {"name": name, "table": text, "pack": data.hex(), "code": code} for name, (data, code) in cases.items()
+        {"name": name, "table": text, "pack": data.hex(), "code": code}
+        for name, (data, code) in cases.items()
     ]
 
 

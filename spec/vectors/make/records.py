@@ -12,13 +12,24 @@ from deltastore.format.records import AnchorRecord, BirthRecord, DeltaRecord, Ep
 Fields = dict[str, Any]
 
 _HASH = "0123456789abcdef" * 4
-_COMMON: Fields = {"parent": _HASH, "epoch": 1, "nonce": "0f" * 16, "time": 1_750_000_000_000, "ignorable": False}
+_COMMON: Fields = {
+    "parent": _HASH,
+    "epoch": 1,
+    "nonce": "0f" * 16,
+    "time": 1_750_000_000_000,
+    "ignorable": False,
+}
 _VERSION: Fields = {
     **_COMMON,
     "table": _HASH,
     "digest": "00000000000000ff",
     "statistics": {"elements": 100, "changed": 3, "bytes": 200, "detector": "snapshot"},
-    "metadata": {"step": 12, "run": "gr\u00fcn \u2028 \U0001f600 \"\\\n\t\u0001\u007f", "best": True, "note": None},
+    "metadata": {
+        "step": 12,
+        "run": 'gr\u00fcn \u2028 \U0001f600 "\\\n\t\u0001\u007f',
+        "best": True,
+        "note": None,
+    },
 }
 
 
@@ -34,7 +45,18 @@ def _delta() -> DeltaRecord:
     pack = {"sha256": _HASH, "bytes": 200, "index_sha256": _HASH, "rows": 1, "count": 3, "slabs": [0, 0]}
     return DeltaRecord.model_validate_json(
         canonical_bytes(
-            seal({**_VERSION, "format": 1, "kind": "delta", "slot": 3, "version": 1, "base": 0, "writers": 1, "packs": [pack]})
+            seal(
+                {
+                    **_VERSION,
+                    "format": 1,
+                    "kind": "delta",
+                    "slot": 3,
+                    "version": 1,
+                    "base": 0,
+                    "writers": 1,
+                    "packs": [pack],
+                }
+            )
         )
     )
 
@@ -96,7 +118,10 @@ def _bad() -> list[Fields]:
         "not UTF-8": ("\xff" + plain, "bad_json"),
         "NaN": (plain.replace('"changed":3', '"changed":NaN'), "bad_json"),
         "a float": (plain.replace('"changed":3', '"changed":3.0'), "bad_json"),
-        "an integer beyond 2**53 - 1": (plain.replace('"changed":3', '"changed":9007199254740992'), "bad_json"),
+        "an integer beyond 2**53 - 1": (
+            plain.replace('"changed":3', '"changed":9007199254740992'),
+            "bad_json",
+        ),
         "nested too deep": ("[" * 20_000 + "]" * 20_000, "bad_json"),
         "keys out of order": ("{" + '"slot":3,' + plain[1:].replace('"slot":3,', ""), "bad_json"),
         "a key twice": ('{"base":0,' + plain[1:], "bad_json"),

@@ -87,13 +87,27 @@ def _bad() -> list[Fields]:
         "a pattern that does not take the index": (set_array(0, "pattern", "experts.w"), "bad_json"),
         "an index left in the pattern": (set_array(1, "pattern", "norm.3"), "bad_json"),
         "an empty name": (set_array(1, "pattern", ""), "bad_json"),
-        "a slab axis that is not there": (set_array(2, "slab", {"by": "axis", "of": 3, "count": 0}), "bad_json"),
+        "a slab axis that is not there": (
+            set_array(2, "slab", {"by": "axis", "of": 3, "count": 0}),
+            "bad_json",
+        ),
         "a slab index that is not there": (
             set_array(0, "slab", {"by": "member", "of": 1, "count": 4}),
             "bad_json",
         ),
-        "a slab index at the count": (set_array(0, "slab", {"by": "member", "of": 0, "count": 3}), "bad_json"),
+        "a slab index at the count": (
+            set_array(0, "slab", {"by": "member", "of": 0, "count": 3}),
+            "bad_json",
+        ),
         "slab by member over several members": (set_array(0, "chunk", [2, 4, 8]), "bad_json"),
+        "an axis rule with a count": (
+            set_array(2, "slab", {"by": "axis", "of": 1, "count": 4}),
+            "bad_json",
+        ),
+        "an array twice, of two element types": (
+            lambda f: f["arrays"].append({**f["arrays"][2], "dtype": "F16"}),
+            "bad_json",
+        ),
         "a slab rule without slabs": (lambda f: f.__setitem__("slabs", 0), "bad_json"),
         "an unknown slab rule": (set_array(1, "slab", {"by": "row", "of": 0, "count": 0}), "bad_json"),
         "a member too many": (lambda f: f.__setitem__("note", "x"), "bad_json"),

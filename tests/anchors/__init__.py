@@ -1,0 +1,3 @@
+"""Tests of deltastore.anchors."""
+
+from __future__ import annotations

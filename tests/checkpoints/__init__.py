@@ -1,0 +1,3 @@
+"""Tests of deltastore.checkpoints."""
+
+from __future__ import annotations

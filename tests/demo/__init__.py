@@ -1,0 +1,3 @@
+"""Tests of deltastore.demo."""
+
+from __future__ import annotations

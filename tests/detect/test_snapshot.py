@@ -1,0 +1,168 @@
+"""The snapshot detector: what it finds, and when it moves on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deltastore.detect.changes import ChunkChange
+from deltastore.detect.difference import Difference, compare
+from deltastore.detect.snapshot import Snapshot
+from deltastore.format.table import TensorTable
+from deltastore.layout.live import LiveWeights
+from deltastore.layout.weights import digest_of
+from tests.doubles.models import Tensors, bf16, bits, change, copy_of, cut_table, every_dtype, small_model, unsigned
+
+
+async def found(detector: Snapshot | Difference) -> list[ChunkChange]:
+    return [change async for change in detector.changes()]
+
+
+def applied(table: TensorTable, model: Tensors, changes: list[ChunkChange]) -> dict[str, Any]:
+    """The bits of ``model`` with the changes written into it, element by element."""
+    result = bits(model)
+    for one in changes:
+        array = table.arrays[one.array]
+        places = np.unravel_index(one.positions, one.box.size)
+        for number in range(len(one.positions)):
+            at = tuple(int(place[number]) + start for place, start in zip(places, one.box.start, strict=True))
+            tensor = result[array.names[at[0]]]
+            assert tensor[at[1:]] == one.old[number]
+            assert one.old[number] != one.new[number]
+            tensor[at[1:]] = one.new[number]
+    return result
+
+
+def same(first: dict[str, Any], second: dict[str, Any]) -> bool:
+    return all(first[name].tobytes() == second[name].tobytes() for name in second)
+
+
+@pytest.mark.parametrize("limit", [1, 5, 16, 1 << 20])
+@pytest.mark.parametrize("slabs", [0, 2])
+async def test_what_it_finds_turns_the_old_model_into_the_new(limit: int, slabs: int) -> None:
+    model = small_model()
+    table = cut_table(model, limit, slabs)
+    detector = await Snapshot.of(LiveWeights(table, model))
+    old = copy_of(model)
+    change(model, np.random.default_rng(1), 40)
+    changes = await found(detector)
+    assert same(applied(table, old, changes), bits(model))
+    keys = [(one.slab, one.array, one.chunk) for one in changes]
+    assert keys == sorted(set(keys))
+    for one in changes:
+        assert one.positions.dtype == np.uint32
+        assert (np.diff(one.positions.astype(np.int64)) > 0).all()
+        assert one.whole is not None
+        assert one.whole.shape == one.box.size
+
+
+@given(st.data())
+async def test_any_model_and_any_change(data: st.DataObject) -> None:
+    seed = data.draw(st.integers(0, 1 << 16))
+    random = np.random.default_rng(seed)
+    model = every_dtype()
+    table = cut_table(model, data.draw(st.sampled_from([1, 3, 8])))
+    detector = await Snapshot.of(LiveWeights(table, model))
+    for _ in range(data.draw(st.integers(1, 3))):
+        old = copy_of(model)
+        for tensor in model.values():
+            flat = tensor.view(unsigned(tensor))
+            mask = random.random(flat.shape) < data.draw(st.sampled_from([0.0, 0.2, 1.0]))
+            flat[mask] = np.frombuffer(random.bytes(flat.nbytes), flat.dtype)[mask]
+        changes = await found(detector)
+        assert same(applied(table, old, changes), bits(model))
+        detector.committed()
+        assert await found(detector) == []
+        detector.aborted()
+
+
+@pytest.mark.spec("DS084")
+class TestRounds:
+    """Only a committed round moves the copy on."""
+
+    async def test_an_aborted_round_is_found_again(self) -> None:
+        model = small_model()
+        detector = await Snapshot.of(LiveWeights(cut_table(model, 16), model))
+        before = await digest_of(detector.published)
+        change(model, np.random.default_rng(2), 9)
+        first = await found(detector)
+        detector.aborted()
+        assert await digest_of(detector.published) == before
+        second = await found(detector)
+        assert [(one.array, one.chunk, one.positions.tolist(), one.new.tolist()) for one in first] == [
+            (one.array, one.chunk, one.positions.tolist(), one.new.tolist()) for one in second
+        ]
+
+    async def test_a_committed_round_is_what_was_found_not_what_came_after(self) -> None:
+        model = {"w": bf16([1, 2, 3, 4])}
+        table = cut_table(model, 16)
+        detector = await Snapshot.of(LiveWeights(table, model))
+        model["w"].view(np.uint16)[1] = 20
+        assert len(await found(detector)) == 1
+        model["w"].view(np.uint16)[1] = 21
+        model["w"].view(np.uint16)[2] = 30
+        detector.committed()
+        (late,) = await found(detector)
+        assert (late.positions.tolist(), late.old.tolist(), late.new.tolist()) == ([1, 2], [20, 3], [21, 30])
+
+    async def test_a_round_that_was_cut_short_leaves_no_trace(self) -> None:
+        model = small_model()
+        detector = await Snapshot.of(LiveWeights(cut_table(model, 4), model))
+        change(model, np.random.default_rng(3), 40)
+        async for _ in detector.changes():
+            break
+        detector.aborted()
+        changes = await found(detector)
+        detector.committed()
+        assert len(changes) > 3
+        assert await found(detector) == []
+        assert await digest_of(detector.published) == await digest_of(LiveWeights(detector.published.table, model))
+
+    async def test_retaking_is_starting_over(self) -> None:
+        model = small_model()
+        detector = await Snapshot.of(LiveWeights(cut_table(model, 16), model))
+        change(model, np.random.default_rng(4), 9)
+        await detector.retake()
+        assert await found(detector) == []
+
+    async def test_committing_twice_is_committing_once(self) -> None:
+        model = {"w": bf16([1, 2])}
+        detector = await Snapshot.of(LiveWeights(cut_table(model, 16), model))
+        model["w"].view(np.uint16)[0] = 9
+        await found(detector)
+        detector.committed()
+        model["w"].view(np.uint16)[0] = 10
+        detector.committed()
+        assert len(await found(detector)) == 1
+
+
+async def test_its_copy_is_no_view_of_the_model() -> None:
+    model = small_model()
+    detector = await Snapshot.of(LiveWeights(cut_table(model, 16), model))
+    digest = await digest_of(detector.published)
+    change(model, np.random.default_rng(5), 20)
+    assert await digest_of(detector.published) == digest
+
+
+async def test_a_difference_of_two_models() -> None:
+    old, new = small_model(), small_model()
+    change(new, np.random.default_rng(6), 12)
+    table = cut_table(old, 8)
+    detector = Difference(LiveWeights(table, new), LiveWeights(table, old))
+    changes = await found(detector)
+    assert same(applied(table, old, changes), bits(new))
+    detector.committed()
+    detector.aborted()
+    assert [one async for one in compare(LiveWeights(table, old), LiveWeights(table, small_model()))] == []
+
+
+async def test_bits_are_compared_and_not_numbers() -> None:
+    old = {"w": bf16([0x0000, 0x8000, 0x7FC1, 0x7FC1])}
+    new = {"w": bf16([0x8000, 0x8000, 0x7FC1, 0xFFC1])}
+    table = cut_table(old, 16)
+    (one,) = await found(Difference(LiveWeights(table, new), LiveWeights(table, old)))
+    assert one.positions.tolist() == [0, 3]

@@ -1,0 +1,62 @@
+"""The examples, as a reader would start them: one process trains, another follows."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import deltastore
+
+EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+STEPS = 12
+
+
+def command(script: str, *arguments: str) -> list[str]:
+    return [sys.executable, str(EXAMPLES / script), *arguments]
+
+
+def versions_in(text: str) -> list[int]:
+    return [int(found) for found in re.findall(r"\bversion (\d+)", text)]
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return (tmp_path_factory.mktemp("examples") / "policy").as_uri()
+
+
+def test_an_engine_follows_a_trainer_to_the_last_version(url: str) -> None:
+    arguments = command("trainer.py", url, "--steps", str(STEPS))
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as trainer:
+        try:
+            assert trainer.stdout is not None
+            first = trainer.stdout.readline()
+            engine = subprocess.run(
+                command("engine.py", url, "--until", str(STEPS)), capture_output=True, text=True, timeout=120
+            )
+            rest = trainer.stdout.read()
+        finally:
+            trainer.kill()
+    assert engine.returncode == 0, engine.stderr
+    assert versions_in(first + rest) == list(range(1, STEPS + 1))
+    followed = versions_in(engine.stdout)
+    assert followed == sorted(set(followed))
+    assert followed[-1] == STEPS
+
+
+def test_a_second_trainer_goes_on_in_the_same_stream(url: str) -> None:
+    result = subprocess.run(
+        command("trainer.py", url, "--steps", "1"), capture_output=True, text=True, timeout=120
+    )
+    assert result.returncode == 0, result.stderr
+    with deltastore.open(url) as stream:
+        assert versions_in(result.stdout) == [stream.newest().version]
+
+
+@pytest.mark.parametrize("script", ["trainer.py", "engine.py"])
+def test_the_help_shows_how_to_start_it(script: str) -> None:
+    result = subprocess.run(command(script, "--help"), capture_output=True, text=True, check=True)
+    assert f"python examples/{script} file:///" in result.stdout

@@ -1,0 +1,321 @@
+"""Epochs: who may commit, who is fenced, and what a new writer continues from."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from deltastore.errors import ConflictError, FencedError, InputError, NotFoundError
+from deltastore.format.records import EpochRecord
+from deltastore.log import Log
+from deltastore.stores.base import Store
+from deltastore.validate import validate
+from deltastore.writer.epoch import Epoch
+from deltastore.writer.publishing import AsyncWriter, open_writer
+from tests.doubles.forging import append_foreign
+from tests.doubles.models import bf16, bits, copy_of, differing, tiny_model
+from tests.doubles.stores import Call, WatchedStore, contents, memory_store
+from tests.doubles.training import Engine, Trainer
+
+
+async def epochs(store: Store) -> list[EpochRecord]:
+    return [record async for record in Log(store).forwards() if isinstance(record, EpochRecord)]
+
+
+class TestFencing:
+    """A newer epoch owns the stream."""
+
+    @pytest.mark.spec("DS053", "DS080")
+    async def test_an_older_writer_is_told_who_fenced_it(self, trainer: Trainer) -> None:
+        await trainer.step()
+        other = copy_of(trainer.model)
+        newer = await open_writer(trainer.store, other, label="the new trainer")
+        before = await contents(trainer.store)
+        for anchor in (False, True, False):
+            with pytest.raises(FencedError, match="the new trainer") as caught:
+                await trainer.step(anchor=anchor)
+            assert (caught.value.code, caught.value.exit_status) == ("fenced", 11)
+            assert f"epoch {newer.epoch}" in str(caught.value)
+        assert await contents(trainer.store) == before
+        assert (await newer.publish()).version == 2
+
+    @pytest.mark.spec("DS080", "DS082")
+    async def test_a_writer_that_has_uploaded_everything_is_fenced_before_its_commit(self) -> None:
+        store = WatchedStore(memory_store())
+        trainer = await Trainer.create(store, tiny_model())
+        fresh: list[AsyncWriter] = []
+
+        class Overtaken(WatchedStore):
+            async def put_if_absent(self, key: str, data: object) -> bool:
+                if not fresh:
+                    fresh.append(await open_writer(store, copy_of(trainer.model), label="overtaker"))
+                return await super().put_if_absent(key, data)  # type: ignore[arg-type]
+
+        zombie = trainer.model
+        writer = await open_writer(Overtaken(store), zombie)
+        # The overtaker came while this one appended its epoch, so that one took the next slot: now again.
+        fresh.clear()
+        zombie["norm"][0] = bf16(9)
+        with pytest.raises(FencedError, match="overtaker"):
+            await writer.publish()
+        assert [key for key in await contents(store) if key.startswith("packs/")] != []
+        assert (await Log(store).newest_manifest()).version == 0
+        fresh[0]._live.views(1)  # the overtaker's own tensors are at version 0
+        assert (await fresh[0].publish()).version == 1
+        assert (await validate(store)).ok
+
+    @pytest.mark.spec("DS080")
+    async def test_a_zombie_never_overwrites_what_the_new_writer_published(self, trainer: Trainer) -> None:
+        await trainer.step()
+        model = copy_of(trainer.model)
+        newer = await open_writer(trainer.store, model)
+        model["norm"][1] = bf16(0x4242)
+        await newer.publish()
+        expected = bits(model)
+        with pytest.raises(FencedError):
+            await trainer.step(30)
+        engine = await Engine.start(trainer.store, model)
+        await engine.reader.sync()
+        assert differing(engine.tensors, expected) == []
+        assert (await validate(trainer.store)).ok
+
+    @pytest.mark.spec("DS080")
+    async def test_many_writers_opening_at_once_each_get_an_epoch_and_one_survives(self) -> None:
+        store = memory_store()
+        trainer = await Trainer.create(store, tiny_model())
+        models = [copy_of(trainer.model) for _ in range(8)]
+        writers = await asyncio.gather(*(open_writer(store, model) for model in models))
+        assert sorted(writer.epoch for writer in writers) == list(range(3, 11))
+
+        async def publish(number: int) -> int:
+            models[number]["norm"][0] = bf16(number + 1)
+            try:
+                return (await writers[number].publish()).version
+            except FencedError:
+                return -1
+
+        versions = await asyncio.gather(*(publish(number) for number in range(8)))
+        last = max(range(8), key=lambda number: writers[number].epoch)
+        assert versions == [1 if number == last else -1 for number in range(8)]
+        assert (await validate(store)).ok
+
+    @pytest.mark.spec("DS082")
+    async def test_only_an_epoch_record_fences(self, trainer: Trainer) -> None:
+        for _ in range(3):
+            await append_foreign(trainer.store)
+            await trainer.step()
+        engine = await Engine.start(trainer.store, trainer.model)
+        await engine.reader.sync()
+        assert engine.reader.version == 3
+        assert engine.wrong(trainer.history) == []
+        assert (await validate(trainer.store)).ok
+
+    @pytest.mark.spec("DS082")
+    async def test_a_slot_lost_to_another_record_is_tried_again_with_the_same_packs(self) -> None:
+        store = WatchedStore(memory_store())
+        trainer = await Trainer.create(store, tiny_model())
+        lost: list[int] = []
+
+        class Crowded(WatchedStore):
+            async def put_if_absent(self, key: str, data: object) -> bool:
+                if len(lost) < 3:
+                    lost.append(await append_foreign(store))
+                return await super().put_if_absent(key, data)  # type: ignore[arg-type]
+
+        crowded = Crowded(store)
+        trainer.writer = await open_writer(crowded, trainer.model)
+        assert len(lost) == 3
+        lost.clear()
+        crowded.forget()
+        published = await trainer.step()
+        assert published.slot == lost[-1] + 1
+        packs = crowded.keys("put")
+        assert len(packs) == len(set(packs)) == 1
+        assert (await validate(store)).ok
+
+    async def test_a_fenced_writer_uploads_nothing_more(self, trainer: Trainer) -> None:
+        assert isinstance(trainer.store, WatchedStore)
+        await open_writer(trainer.store, copy_of(trainer.model))
+        with pytest.raises(FencedError):
+            await trainer.step()
+        trainer.store.forget()
+        with pytest.raises(FencedError):
+            await trainer.step()
+        assert trainer.store.keys("put", "put_if_absent") == []
+
+
+class TestResuming:
+    """What a new writer takes as its first base."""
+
+    @pytest.mark.spec("DS055", "DS081")
+    async def test_the_weights_of_the_tip_are_recognised(self, trainer: Trainer) -> None:
+        await trainer.steps(3)
+        await trainer.reopen(label="again")
+        assert (trainer.writer.version, trainer.writer.epoch) == (3, 3)
+        record = (await epochs(trainer.store))[-1]
+        assert (record.resumes, record.writer, record.epoch) == (3, "again", 3)
+        assert (await trainer.step()).kind == "delta"
+
+    @pytest.mark.spec("DS055")
+    async def test_unknown_weights_begin_with_an_anchor(self, trainer: Trainer) -> None:
+        await trainer.steps(2)
+        trainer.model["norm"][0] = bf16(0x1111)
+        await trainer.reopen()
+        assert trainer.writer.version is None
+        assert (await epochs(trainer.store))[-1].resumes is None
+        published = await trainer.publish()
+        assert (published.version, published.kind) == (3, "anchor")
+        assert (await trainer.step()).kind == "delta"
+        engine = await Engine.start(trainer.store, trainer.model)
+        for version in (1, 4, 3, 2):
+            await engine.reader.sync(version)
+            assert engine.wrong(trainer.history) == []
+        assert (await validate(trainer.store)).ok
+
+    @pytest.mark.spec("DS055", "DS060")
+    async def test_old_weights_roll_back(self, trainer: Trainer) -> None:
+        await trainer.steps(9)
+        past = await Engine.start(trainer.store, trainer.model)
+        await past.reader.sync()
+        before = await Engine.start(trainer.store, trainer.model)
+        await before.reader.sync(4)
+        trainer.load(4)
+        await trainer.reopen()
+        assert trainer.writer.version == 4
+        published = await trainer.step()
+        assert (published.version, published.kind) == (10, "delta")
+        await trainer.step()
+        for engine in (past, before, await Engine.start(trainer.store, trainer.model)):
+            synced = await engine.reader.sync()
+            assert synced.version == 11
+            assert engine.wrong(trainer.history) == []
+        for version in range(12):
+            await past.reader.sync(version)
+            assert past.wrong(trainer.history) == []
+        assert (await validate(trainer.store)).ok
+
+    async def test_rollbacks_of_rollbacks(self, trainer: Trainer) -> None:
+        engine = await Engine.start(trainer.store, trainer.model)
+        for back in (0, 2, 1, 5, 4, 0):
+            await trainer.steps(2)
+            await engine.reader.sync()
+            assert engine.wrong(trainer.history) == []
+            trainer.load(back)
+            await trainer.reopen()
+        await trainer.step()
+        for version in trainer.history:
+            await engine.reader.sync(version)
+            assert engine.wrong(trainer.history) == []
+        assert (await validate(trainer.store)).ok
+
+    async def test_of_equal_versions_the_newest_is_resumed(self, trainer: Trainer) -> None:
+        await trainer.step()
+        await trainer.publish()
+        await trainer.publish()
+        await trainer.reopen()
+        assert trainer.writer.version == 3
+
+    async def test_a_writer_may_insist(self, trainer: Trainer) -> None:
+        await trainer.step()
+        await trainer.publish()
+        await trainer.reopen(resumes=1)
+        assert trainer.writer.version == 1
+        await trainer.step()
+        engine = await Engine.start(trainer.store, trainer.model)
+        await engine.reader.sync()
+        assert engine.wrong(trainer.history) == []
+        assert (await validate(trainer.store)).ok
+
+    @pytest.mark.spec("DS081")
+    async def test_insisting_with_wrong_weights_is_refused_and_fences_nobody(self, trainer: Trainer) -> None:
+        await trainer.steps(2)
+        before = await contents(trainer.store)
+        other = copy_of(trainer.model)
+        for resumes in (0, 1):
+            with pytest.raises(InputError, match=f"not the weights of version {resumes}") as caught:
+                await open_writer(trainer.store, other, resumes=resumes)
+            assert caught.value.code == "bad_argument"
+        with pytest.raises(NotFoundError) as missing:
+            await open_writer(trainer.store, other, resumes=3)
+        assert missing.value.code == "no_version"
+        assert await contents(trainer.store) == before
+        await trainer.step()
+
+    async def test_a_model_that_does_not_fit_fences_nobody(self, trainer: Trainer) -> None:
+        before = await contents(trainer.store)
+        model = copy_of(trainer.model)
+        model.pop("norm")
+        with pytest.raises(InputError) as caught:
+            await open_writer(trainer.store, model)
+        assert caught.value.code == "missing_tensor"
+        assert await contents(trainer.store) == before
+
+    @pytest.mark.spec("DS055")
+    async def test_a_newer_version_while_opening_is_a_rollback_not_a_loss(self) -> None:
+        store = WatchedStore(memory_store())
+        trainer = await Trainer.create(store, tiny_model())
+        model = copy_of(trainer.model)
+        done = False
+
+        class Late(WatchedStore):
+            async def put_if_absent(self, key: str, data: object) -> bool:
+                nonlocal done
+                if not done:
+                    done = True
+                    await trainer.step()
+                return await super().put_if_absent(key, data)  # type: ignore[arg-type]
+
+        late = await open_writer(Late(store), model)
+        assert late.version == 0
+        model["norm"][2] = bf16(0x0777)
+        published = await late.publish()
+        assert published.version == 2
+        engine = await Engine.start(store, model)
+        await engine.reader.sync()
+        assert differing(engine.tensors, bits(model)) == []
+        await engine.reader.sync(1)
+        assert engine.wrong(trainer.history) == []
+        assert (await validate(store)).ok
+
+    async def test_opening_costs_few_requests_when_the_weights_are_the_tips(self, trainer: Trainer) -> None:
+        await trainer.steps(30)
+        assert isinstance(trainer.store, WatchedStore)
+        trainer.store.forget()
+        await trainer.reopen()
+        # Two gallops, the tip, a table, an epoch: no walk back over the log.
+        assert len(trainer.store.calls) < 40
+
+
+class TestEpoch:
+    """The record itself."""
+
+    @pytest.mark.spec("DS053")
+    async def test_epochs_count_up_from_one(self, trainer: Trainer) -> None:
+        await trainer.reopen()
+        await trainer.reopen()
+        assert [record.epoch for record in await epochs(trainer.store)] == [1, 2, 3, 4]
+
+    async def test_it_appends_behind_records_it_did_not_know(self, trainer: Trainer) -> None:
+        await append_foreign(trainer.store)
+        epoch = await Epoch.begin(Log(trainer.store), resumes=None, label="")
+        assert epoch.number == 3
+        assert (epoch.last.slot, epoch.newest_version) == (5, 0)
+
+    async def test_a_version_of_ones_own_epoch_that_one_did_not_commit_is_a_conflict(
+        self, trainer: Trainer
+    ) -> None:
+        twin = AsyncWriter(
+            trainer.store, Epoch(Log(trainer.store), (await epochs(trainer.store))[-1], 0),
+            trainer.writer._live, trainer.writer._detector, trainer.writer._base, 1,
+        )
+        await trainer.step()
+        with pytest.raises(ConflictError) as caught:
+            await twin.publish()
+        assert caught.value.code == "version_taken"
+        assert not isinstance(caught.value, FencedError)
+        assert (await validate(trainer.store)).ok
+
+
+def test_calls_are_values() -> None:
+    assert Call(1, "get", "k") == Call(1, "get", "k")
