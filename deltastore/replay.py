@@ -73,7 +73,8 @@ async def find_path(log: Log, target: Manifest, *, at: int | None = None) -> Pat
         wanted = record.base
         if wanted == at:
             return Path(None, tuple(reversed(deltas)))
-    raise CorruptError("bad_chain", f"version {target.version} rests on version {wanted}, which is not there")
+    where = record_key(deltas[-1].slot)
+    raise CorruptError("bad_chain", f"{where} rests on version {wanted}, which is not there", where=where)
 
 
 async def read_table(store: Store, sha256: str) -> TensorTable:
@@ -106,27 +107,40 @@ async def fetch_pack_index(store: Store, record: DeltaRecord, pack: PackRef, tab
         front = await store.get_range(key, 0, index_bytes(pack.rows))
     except NotFoundError:
         raise lost_object(key, f"version {record.version}") from None
-    if hashlib.sha256(front).hexdigest() != pack.index_sha256:
-        raise CorruptError("bad_hash", f"the index of {key} does not match its hash", where=key)
     return checked_index(front, record, pack, table)
 
 
 def checked_index(
     front: bytes | memoryview, record: DeltaRecord, pack: PackRef, table: TensorTable
 ) -> PackIndex:
-    """Parse an index and compare it with what the manifest says of its pack."""
+    """Check an index against its hash, parse it, and compare it with what the manifest says of its pack.
+
+    ``front`` is the pack's first bytes, at least header and index. Raises ``CorruptError`` (``bad_hash``,
+    ``bad_index``) naming the pack.
+    """
     key = pack_key(record.version, pack.sha256)
+    if hashlib.sha256(memoryview(front)[: index_bytes(pack.rows)]).hexdigest() != pack.index_sha256:
+        raise CorruptError("bad_hash", f"the index of {key} does not match its hash", where=key)
     index = PackIndex.parse(front, table, key)
     count = int(index.rows["count"].sum(dtype=np.uint64))
-    facts = (index.version, len(index.rows), int(index.offsets[-1]), count)
-    said = (record.version, pack.rows, pack.bytes, pack.count)
+    facts = (index.version, len(index.rows), int(index.offsets[-1]), count, _end_slabs(index, table))
+    said = (record.version, pack.rows, pack.bytes, pack.count, pack.slabs)
     if facts != said:
         raise CorruptError(
             "bad_index",
-            f"{key} has (version, rows, bytes, count) {facts}, its manifest says {said}",
+            f"{key} has (version, rows, bytes, count, slabs) {facts}, its manifest says {said}",
             where=key,
         )
     return index
+
+
+def _end_slabs(index: PackIndex, table: TensorTable) -> tuple[int, int]:
+    """The slabs of the first and the last row."""
+    first, last = (
+        int(table.arrays[int(row["array"])].slabs(np.array([int(row["chunk"])]), table.slabs)[0])
+        for row in (index.rows[0], index.rows[-1])
+    )
+    return first, last
 
 
 class DeltaPatches:
@@ -154,7 +168,11 @@ class DeltaPatches:
 
     async def decode(self, stored: StoredPatch) -> Patch:
         """Fetch, check and decode one patch."""
-        data = await self._store.get_range(stored.index.where, stored.start, stored.end - stored.start)
+        key = stored.index.where
+        try:
+            data = await self._store.get_range(key, stored.start, stored.end - stored.start)
+        except NotFoundError:
+            raise lost_object(key, f"version {stored.index.version}") from None
         return stored.index.read_patch(stored.index.rows[stored.row], memoryview(data), self._table)
 
 

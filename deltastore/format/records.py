@@ -285,7 +285,7 @@ def parse_record(data: bytes, slot: int) -> Record:
     else:
         raise UnsupportedError(
             "unknown_kind",
-            f"{where} is a record of kind {kind!r}, which this release does not know: upgrade deltastore",
+            f"{where} is a record of kind {kind!r:.80}, which this release does not know: upgrade deltastore",
             where=where,
         )
     if record.slot != slot:

@@ -69,8 +69,8 @@ class Sealed(Strict):
 
 
 def first_problem(error: ValidationError) -> str:
-    """One line for the first thing pydantic found, without the offending input (it may be huge)."""
+    """One short line for the first thing pydantic found, without the offending input (it may be huge)."""
     first = error.errors(include_url=False, include_input=False)[0]
-    place = ".".join(repr(part).strip("'") for part in first["loc"])
+    place = ".".join(f"{part!r:.80}".strip("'") for part in first["loc"])
     problem = first["msg"].removeprefix("Value error, ")
     return f"{place}: {problem}" if place else problem

@@ -15,7 +15,7 @@ import numpy as np
 from deltastore.errors import InputError
 from deltastore.format.dtypes import DTYPES, Dtype
 
-__all__ = ["LiveTensors", "bits_of", "element_type", "same_memory"]
+__all__ = ["LiveTensors", "bits_of", "element_type", "memory_of", "same_memory"]
 
 Bits = np.ndarray[Any, Any]
 LiveTensors = Mapping[str, Any]
@@ -86,12 +86,12 @@ def _overlaps_itself(view: Bits) -> bool:
 
 def same_memory(first: Bits, second: Bits) -> bool:
     """Whether two views are of exactly the same elements, as tied weights are."""
-    return (
-        first.__array_interface__["data"][0] == second.__array_interface__["data"][0]
-        and first.shape == second.shape
-        and first.strides == second.strides
-        and first.dtype == second.dtype
-    )
+    return memory_of(first) == memory_of(second)
+
+
+def memory_of(view: Bits) -> tuple[object, ...]:
+    """What elements a view is of: equal for two views of exactly the same ones."""
+    return (view.__array_interface__["data"][0], view.shape, view.strides, view.dtype)
 
 
 def _numpy(name: str, tensor: Any) -> Bits:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from deltastore.anchors.reading import AnchorWeights
 from deltastore.errors import CorruptError, DeltastoreError, NotFoundError, TornError
 from deltastore.format.digest import digest_text
-from deltastore.format.records import AnchorRecord, DeltaRecord, Record
+from deltastore.format.records import AnchorRecord, DeltaRecord, Record, record_key
 from deltastore.format.table import TensorTable
 from deltastore.layout.memory import LiveTensors
 from deltastore.layout.weights import chunks_of, digest_of
@@ -54,7 +54,7 @@ class _Tally:
 
 
 class AsyncReader:
-    """Keeps live tensors at a version of a stream. Made by ``open_reader``. One call at a time.
+    """Keeps live tensors at a version of a stream. Made by ``open_reader``. Calls of ``sync`` take turns.
 
     ``version`` is always that of the weights in memory. While an apply has failed half way the reader is
     *torn*: ``version`` is None, ``torn`` is True, and the next ``sync`` repairs.
@@ -80,6 +80,7 @@ class AsyncReader:
         self._half_written: DeltaRecord | None = None
         self._torn = False
         self._adoption_tried = False
+        self._turn = asyncio.Lock()
 
     @property
     def version(self) -> int | None:
@@ -99,6 +100,8 @@ class AsyncReader:
     async def poll(self) -> bool:
         """Look for new records: one request when there are none. True when ``newest`` is not in memory."""
         async for record in self._log.newest_after(self._last):
+            if record.slot <= self._last.slot:
+                continue  # another task polled meanwhile
             self._last = record
             if isinstance(record, AnchorRecord | DeltaRecord):
                 self._newest = record
@@ -109,9 +112,9 @@ class AsyncReader:
         deadline = None if timeout is None else time.monotonic() + timeout
         while not await self.poll():
             left = interval if deadline is None else min(interval, deadline - time.monotonic())
-            if left <= 0:
+            if deadline is not None and deadline <= time.monotonic():
                 return False
-            await asyncio.sleep(left)
+            await asyncio.sleep(max(left, 0))
         return True
 
     async def sync(self, version: int | None = None) -> Synced:
@@ -122,18 +125,25 @@ class AsyncReader:
         the writing itself failed. A reader that is torn is repaired by the next call.
         """
         started = time.perf_counter()
+        async with self._turn:
+            target = await self._target(version)
+            before, tally = self.version, _Tally()
+            await self._reach(target, tally)
+        seconds = time.perf_counter() - started
+        return Synced(target.version, before, tally.nbytes, tally.changed, seconds, tally.pause_seconds)
+
+    async def _target(self, version: int | None) -> Manifest:
         await self.poll()
         target = self._newest
         if version is not None and version != target.version:
             target = await self._log.manifest(version, last=self._last)
         if target.table != self._table.sha256:
             raise CorruptError(
-                "bad_chain", f"version {target.version} has another tensor table: open a new reader"
+                "bad_chain",
+                f"version {target.version} has another tensor table: open a new reader",
+                where=record_key(target.slot),
             )
-        before, tally = self.version, _Tally()
-        await self._reach(target, tally)
-        seconds = time.perf_counter() - started
-        return Synced(target.version, before, tally.nbytes, tally.changed, seconds, tally.pause_seconds)
+        return target
 
     async def _reach(self, target: Manifest, tally: _Tally) -> None:
         if self._torn:
@@ -176,10 +186,15 @@ class AsyncReader:
 
     async def _doubt(self, base: Manifest) -> None:
         """A delta did not fit: is it the delta that is wrong, or the live weights?"""
-        if digest_text(await digest_of(self._targets.weights)) != base.digest:
+        if not await self._holds(base):
             self._standing, self._torn = None, True
 
-    async def _write(self, staged: Staged, tally: _Tally) -> None:
+    async def _holds(self, record: Manifest) -> bool:
+        """Whether the live weights have the digest of that version; reads every element."""
+        return digest_text(await digest_of(self._targets.weights)) == record.digest
+
+    async def _write(self, staged: Staged, tally: _Tally, *, repairing: bool = False) -> None:
+        """Write a staged delta. A repair that does not give exactly its version leaves the reader torn."""
         record = staged.record
         async with self._pause():
             begun = time.perf_counter()
@@ -194,7 +209,10 @@ class AsyncReader:
                     f"writing version {record.version} failed half way ({error!r}); the weights are of no "
                     "version: do not serve, call sync again to repair",
                 ) from error
-            self._standing, self._torn, self._half_written = record, False, None
+            if repairing and not await self._holds(record):
+                self._half_written = None
+            else:
+                self._standing, self._torn, self._half_written = record, False, None
             tally.pause_seconds += time.perf_counter() - begun
         tally.nbytes += staged.nbytes
         tally.changed += sum(len(patch.positions) for patch in staged.patches)
@@ -229,9 +247,7 @@ class AsyncReader:
         except CorruptError:
             self._half_written = None
             return
-        await self._write(staged, tally)
-        if digest_text(await digest_of(self._targets.weights)) != record.digest:
-            self._standing, self._torn, self._half_written = None, True, None
+        await self._write(staged, tally, repairing=True)
 
 
 async def open_reader(store: Store, tensors: LiveTensors, *, pause: Pause | None = None) -> AsyncReader:

@@ -19,6 +19,7 @@ from deltastore.format.patch import Patch, check_disjoint
 from deltastore.format.records import DeltaRecord, record_key
 from deltastore.format.table import TensorTable
 from deltastore.reader.targets import Targets
+from deltastore.reader.tied import TiedChanges
 from deltastore.replay import checked_index
 from deltastore.stores.base import Store
 from deltastore.stores.named import fetch_named
@@ -70,7 +71,7 @@ async def stage(
     difference and the version's digest must follow from it. None: the weights are a mixture of the base and
     this very version (a repair), where differences say nothing.
     """
-    digester = Digester(table)
+    digester, tied = Digester(table), TiedChanges(table, targets.tied)
     patches: list[StagedPatch] = []
     arrived: dict[tuple[int, int], list[Positions]] = {}
     difference = 0
@@ -87,6 +88,7 @@ async def stage(
             found = digester.difference(array, box, patch.positions, current, bits)
             if found != int(row["difference"]):
                 raise _not_the_base(record, table.arrays[array].pattern, chunk, index)
+        tied.add(array, box, patch.positions, current, bits)
         difference += int(row["difference"])
         patches.append(StagedPatch(array, box, patch.positions, bits))
     if base_digest is not None and (base_digest + difference) % MODULUS != int(record.digest, 16):
@@ -94,6 +96,7 @@ async def stage(
         raise CorruptError(
             "bad_digest", f"the packs of version {record.version} do not lead to its digest", where=where
         )
+    tied.check(record)
     return Staged(record, tuple(patches), sum(pack.bytes for pack in record.packs))
 
 

@@ -11,7 +11,7 @@ from deltastore.errors import InputError
 from deltastore.format.grid import Box
 from deltastore.format.table import TensorTable
 from deltastore.layout.live import LiveWeights
-from deltastore.layout.memory import LiveTensors, same_memory
+from deltastore.layout.memory import LiveTensors, memory_of, same_memory
 
 __all__ = ["Targets"]
 
@@ -39,8 +39,19 @@ class Targets:
         ]
         for name, view in named:
             if not view.flags.writeable:
-                raise InputError("wrong_memory", f"tensor {name!r} is read-only: give one that can change")
+                message = f"tensor {name!r} is read-only: give one that can change"
+                raise InputError("wrong_memory", message, where=name)
         _check_apart(named)
+        self.tied = self._tied()
+
+    def _tied(self) -> list[list[tuple[int, int]]]:
+        """The (array, member) places of tensors that are one memory, in groups of two or more."""
+        groups: dict[object, list[tuple[int, int]]] = {}
+        for array, views in enumerate(self._views):
+            for member, view in enumerate(views):
+                if view.size:
+                    groups.setdefault(memory_of(view), []).append((array, member))
+        return [group for group in groups.values() if len(group) > 1]
 
     def gather(self, array: int, box: Box, positions: Positions) -> Bits:
         """The bits now standing at chunk-relative ``positions``, as a new array."""
@@ -93,6 +104,7 @@ def _check_apart(named: list[tuple[str, Bits]]) -> None:
                 raise InputError(
                     "wrong_memory",
                     f"tensors {other_name!r} and {name!r} share part of their memory: give separate ones",
+                    where=name,
                 )
         reaching.append(span)
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
+from typing import Final
 
-from deltastore.errors import CorruptError
+from deltastore.errors import CorruptError, NotFoundError
 from deltastore.format.records import AnchorRecord, DeltaRecord, EpochRecord, Record, record_key
 from deltastore.log import Log, Manifest
 from deltastore.stores.base import Store
 from deltastore.validate.report import Findings
 
 __all__ = ["ChainState", "check_chain"]
+
+_SLOT: Final = re.compile(r"log/[0-9]{20}\.json", re.ASCII)
 
 
 @dataclass(slots=True)
@@ -34,7 +38,7 @@ class ChainState:
                 )
             if record.resumes is not None and record.resumes not in self.manifests:
                 raise CorruptError(
-                    "bad_chain", f"{where} resumes version {record.resumes}, which is not there"
+                    "bad_chain", f"{where} resumes version {record.resumes}, which is not there", where=where
                 )
             self.epoch, self.base = record.epoch, record.resumes
             return
@@ -66,13 +70,17 @@ class ChainState:
 async def check_chain(store: Store, findings: Findings) -> ChainState:
     """Walk the log from slot 0; stops at the first bad record, behind which nothing can be trusted."""
     state = ChainState()
-    log = Log(store)
-    await log.birth()
     try:
-        async for record in log.forwards():
+        async for record in Log(store).forwards():
             state.observe(record)
     except CorruptError as error:
         findings.add(error)
+        return state
+    except NotFoundError:
+        # No slot 0: no stream, unless there are other slots.
+        await _check_no_gap(store, 0, findings)
+        if not findings.problems:
+            raise
         return state
     await _check_no_gap(store, state.records, findings)
     return state
@@ -80,9 +88,10 @@ async def check_chain(store: Store, findings: Findings) -> ChainState:
 
 async def _check_no_gap(store: Store, records: int, findings: Findings) -> None:
     """A record after the first absent slot means that a record was lost, unless it has just been written."""
-    async for found in store.list("log/", after=record_key(records)):
-        if await Log(store).record(records) is None:
-            where = record_key(records)
-            message = f"{where} is gone, though {found.key} exists"
-            findings.add(CorruptError("lost_object", message, where=where))
-        return
+    where = record_key(records)
+    async for found in store.list("log/", after=where):
+        if _SLOT.fullmatch(found.key):
+            if await Log(store).record(records) is None:
+                message = f"{where} is gone, though {found.key} exists"
+                findings.add(CorruptError("lost_object", message, where=where))
+            return

@@ -51,10 +51,11 @@ def families(manifests: list[Manifest]) -> list[Family]:
 async def check_by_replay(store: Store, manifests: list[Manifest], findings: Findings) -> None:
     """Recompute all digests. Expects manifests whose content has been found sound."""
     for family in families(manifests):
+        replay = _Replay(store, family, findings)
         try:
-            await _Replay(store, family, findings).run()
+            await replay.run()
         except CorruptError as error:
-            findings.add(error, family.anchor.version)
+            findings.add(error, replay.version)
 
 
 class _Replay:
@@ -63,6 +64,8 @@ class _Replay:
         self._family = family
         self._findings = findings
         self._differences: Counter[int] = Counter()
+        self.version = family.anchor.version
+        """The version being looked at."""
         self._children = Counter(record.base for record in family.deltas)
 
     async def run(self) -> None:
@@ -75,6 +78,7 @@ class _Replay:
         async for array, chunk, box, bits in chunks_of(weights):
             total += self._digester.chunk(array, box, bits)
             await self._chunk(patches, array, chunk, box, bits)
+            self.version = anchor.version
             self._findings.advance(bits.nbytes)
         _compare(anchor, total % MODULUS)
         digests = {anchor.version: total % MODULUS}
@@ -93,6 +97,7 @@ class _Replay:
         states = {self._family.anchor.version: bits}
         waiting = self._children.copy()
         for record, delta in patches:
+            self.version = record.version
             before = states[record.base]
             waiting[record.base] -= 1
             if not waiting[record.base]:

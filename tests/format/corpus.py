@@ -66,7 +66,8 @@ def moved(dtype: Dtype, bits: Bits, motion: str, rng: np.random.Generator) -> Bi
         new = rng.choice(values, bits.size) if values is not None else random_bits(dtype, bits.size, rng)
         return np.where(new == bits, new ^ dtype.storage.type(1), new).astype(dtype.storage)
     if motion == "sign flips":
-        return bits ^ dtype.storage.type(1 << (dtype.bits - 1))
+        flipped: Bits = bits ^ dtype.storage.type(1 << (dtype.bits - 1))
+        return flipped
     reach = {"one step": [1], "small steps": [1, 2, 7, 8], "mixed steps": [1, 7, 8, 9, 120, 127, 128, 129]}
     far = [step for step in (2**15 - 1, 2**15, 2**31 - 1, 2**31) if dtype.bits > 16] or [1]
     steps = rng.choice(reach[motion] + (far if motion == "mixed steps" else []), bits.size)

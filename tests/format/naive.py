@@ -24,7 +24,7 @@ class RefusedError(Exception):
 def to_ordered(bits: int, element: Element) -> int:
     """SPEC 6.1, as an unsigned pattern of W bits."""
     if element.floating and bits >> (element.bits - 1):
-        return bits ^ (2 ** (element.bits - 1) - 1)
+        return bits ^ ((1 << (element.bits - 1)) - 1)
     return bits
 
 

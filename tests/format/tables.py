@@ -51,10 +51,11 @@ def _arrays(draw: st.DrawFn, slabs: int) -> Fields:
     ways = ["common", "axis", *(["member"] if rank else [])] if slabs else ["common"]
     by = draw(st.sampled_from(ways))
     of = {"common": st.just(0), "axis": st.integers(0, len(shape)), "member": st.integers(0, rank - 1)}
-    rule = {"by": by, "of": draw(of[by]), "count": 0}
+    at = draw(of[by])
+    rule = {"by": by, "of": at, "count": 0}
     if by == "member":
         chunk[0] = 1
-        highest = max(index[rule["of"]] for index in indexes)
+        highest = max(index[at] for index in indexes)
         rule["count"] = draw(st.integers(highest + 1, highest + 4))
     if by == "common" and draw(st.booleans()):
         chunk = list(plain_chunk(extent, draw(st.integers(1, 20))))

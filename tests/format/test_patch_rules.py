@@ -25,10 +25,10 @@ class Run(NamedTuple):
     residues: list[int]
     low_bits: int = 0
     reserved: int = 0
-    count: int | None = None
+    claims: int | None = None
 
     def bytes_in(self, elements: int) -> tuple[bytes, bytes]:
-        count = len(self.positions) if self.count is None else self.count
+        count = len(self.positions) if self.claims is None else self.claims
         head = struct.pack("<BBHI", self.width, self.low_bits, self.reserved, count)
         bits = [0] * (len(self.positions) + ((elements - 1) >> self.low_bits))
         for i, place in enumerate(self.positions):
@@ -118,8 +118,8 @@ def test_header_fields_at_and_beyond_their_range() -> None:
     refused(patch_of(good._replace(reserved=0x8000)))
     assert len(decode(patch_of(Run(2, list(range(16)), [1] * 16))).positions) == 16
     refused(patch_of(Run(2, list(range(16)), [1] * 16), elements=16), elements=15)
-    refused(patch_of(good._replace(count=0)))
-    refused(patch_of(good._replace(count=2**32 - 1)))
+    refused(patch_of(good._replace(claims=0)))
+    refused(patch_of(good._replace(claims=2**32 - 1)))
 
 
 @pytest.mark.spec("DS031")

@@ -203,7 +203,8 @@ def test_members_of_a_table_are_exactly_those_of_its_schema() -> None:
     refused(table_bytes([array()], kind=None))
     for version in (True, False, 0, -1, "1", None, [1], ...):
         refused(table_bytes([array()], format=version))
-    for slabs in (True, "0", None, [0]):
+    wrong: list[Any] = [True, "0", None, [0]]
+    for slabs in wrong:
         refused(table_bytes([array()], slabs))
     for dtype in ("F4", "bf16", "", None, 16):
         refused(table_bytes([array(dtype=dtype)]))

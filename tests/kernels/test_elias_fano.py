@@ -23,7 +23,7 @@ def words(bits: int) -> int:
 
 
 def naive_sections(positions: Positions, universe: int, low_bits: int) -> bytes:
-    low = sum((place % 2**low_bits) << (i * low_bits) for i, place in enumerate(positions))
+    low = sum((place % (1 << low_bits)) << (i * low_bits) for i, place in enumerate(positions))
     high = sum(1 << ((place >> low_bits) + i) for i, place in enumerate(positions))
     length = len(positions) + ((universe - 1) >> low_bits)
     return low.to_bytes(words(len(positions) * low_bits), "little") + high.to_bytes(words(length), "little")

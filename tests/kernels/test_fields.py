@@ -13,7 +13,7 @@ WIDTHS = (*range(21), 31, 32, 33, 40, 63, 64)
 
 
 def naive_section(values: list[int], width: int) -> bytes:
-    number = sum((value % 2**width) << (place * width) for place, value in enumerate(values))
+    number = sum((value % (1 << width)) << (place * width) for place, value in enumerate(values))
     return number.to_bytes(-(-len(values) * width // 32) * 4, "little")
 
 

@@ -142,11 +142,24 @@ class TestSharedMemory:
         model["embed"].view(np.uint16)[2] = 77
         await trainer.publish()
         for _ in range(3):
-            with pytest.raises(CorruptError) as caught:
+            with pytest.raises(InputError, match="one memory here") as caught:
                 await reader.sync()
-            assert caught.value.code == "bad_digest"
-            assert reader.version != 1
-            assert (reader.version, reader.torn) in ((0, False), (None, True))
+            assert (caught.value.code, caught.value.where) == ("wrong_memory", "lm_head")
+            assert (reader.version, reader.torn) == (0, False)
+            assert memory.view(np.uint16).tolist() == list(range(6))
+        model["lm_head"].view(np.uint16)[2] = 77
+        await trainer.publish(anchor=True)
+        fresh = await open_reader(trainer.store, {"embed": memory, "lm_head": memory})
+        assert (await fresh.sync()).version == 2
+
+    async def test_an_anchor_of_tensors_that_differ_is_no_version_of_one_memory(self) -> None:
+        trainer = await Trainer.create(memory_store(), {"embed": bf16(np.arange(6)), "lm_head": bf16(np.arange(1, 7))})
+        memory = bf16(np.zeros(6))
+        reader = await open_reader(trainer.store, {"embed": memory, "lm_head": memory})
+        with pytest.raises(CorruptError) as caught:
+            await reader.sync()
+        assert caught.value.code == "bad_digest"
+        assert (reader.version, reader.torn) == (None, True)
 
 
 @pytest.mark.parametrize("limit", [5, 16, 1 << 20])
