@@ -34,8 +34,12 @@ class _Loop:
 
     def __init__(self) -> None:
         self._runner = asyncio.Runner()
+        self.closed = False
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
+        if self.closed:
+            work.close()
+            raise InputError("bad_argument", "the stream is closed: open it again")
         if _inside_a_loop():
             work.close()
             raise InputError(
@@ -44,6 +48,7 @@ class _Loop:
         return self._runner.run(work)
 
     def close(self) -> None:
+        self.closed = True
         self._runner.close()
 
 
@@ -111,8 +116,9 @@ class Stream:
 
     def close(self) -> None:
         """Release the store and the event loop. May be called more than once."""
-        self._loop.run(self._core.close())
-        self._loop.close()
+        if not self._loop.closed:
+            self._loop.run(self._core.close())
+            self._loop.close()
 
     def __enter__(self) -> Self:
         return self

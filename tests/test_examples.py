@@ -50,9 +50,7 @@ def test_an_engine_follows_a_trainer_to_the_last_version(url: str) -> None:
 
 
 def test_a_second_trainer_goes_on_in_the_same_stream(url: str) -> None:
-    result = subprocess.run(
-        command("trainer.py", url, "1"), capture_output=True, text=True, timeout=120
-    )
+    result = subprocess.run(command("trainer.py", url, "1"), capture_output=True, text=True, timeout=120)
     assert result.returncode == 0, result.stderr
     with deltastore.open(url) as stream:
         assert versions_in(result.stdout) == [stream.newest().version]

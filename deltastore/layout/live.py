@@ -141,7 +141,8 @@ def _numpy_float(wanted: Dtype) -> np.dtype[Any]:
         return np.dtype("<f2")
     import ml_dtypes
 
-    return np.dtype(ml_dtypes.bfloat16)
+    narrow: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+    return narrow
 
 
 def _with_one_nan(bits: Bits, wide: Bits, wanted: Dtype) -> Bits:

@@ -10,7 +10,6 @@ from typing import Final
 from deltastore.checkpoints.carried import carried_files
 from deltastore.checkpoints.checkpoint import Checkpoint
 from deltastore.checkpoints.reading import CheckpointWeights
-from deltastore.errors import ConflictError
 from deltastore.format.records import FileRef, check_metadata
 from deltastore.layout.cutting import plain_table
 from deltastore.layout.watched import Progress, WatchedWeights
@@ -20,7 +19,7 @@ from deltastore.stores.base import Store
 from deltastore.writer.carrying import put_files
 from deltastore.writer.publishing import Published
 from deltastore.writer.versions import Metadata
-from deltastore.writer.whole import create_stream, publish_weights
+from deltastore.writer.whole import create_stream, publish_weights, refuse_existing
 
 __all__ = ["Created", "create_from_checkpoint", "publish_checkpoint"]
 
@@ -53,7 +52,7 @@ async def create_from_checkpoint(
     ``StoreError``.
     """
     check_metadata(metadata or {})
-    await _refuse_existing(store)
+    await refuse_existing(store)  # before the carried files are in the store
     carried = await asyncio.to_thread(carried_files, path)
     with await asyncio.to_thread(Checkpoint.open, path) as checkpoint:
         table = plain_table(checkpoint.tensors)
@@ -61,21 +60,6 @@ async def create_from_checkpoint(
         files = await put_files(store, carried.files)
         first = await create_stream(store, weights, files=files, metadata=metadata, label=label)
     return Created(first, len(table.places), files, carried.warnings)
-
-
-async def _refuse_existing(store: Store) -> None:
-    """``create_stream`` refuses too, but only once the carried files are in the store."""
-    log = Log(store)
-    if await log.record(0) is None:
-        return
-    newest = await log.manifest_before(await log.tip())
-    if newest is not None:
-        raise ConflictError(
-            "exists",
-            f"{store.url} is a stream already, at version {newest.version}: "
-            "use 'deltastore publish', or another URL",
-            where=store.url,
-        )
 
 
 async def publish_checkpoint(

@@ -15,7 +15,7 @@ from deltastore.writer.epoch import Epoch, choose_version
 from deltastore.writer.publishing import Published
 from deltastore.writer.versions import Metadata, Progress, commit_anchor, commit_delta
 
-__all__ = ["create_stream", "publish_weights"]
+__all__ = ["create_stream", "publish_weights", "refuse_existing"]
 
 
 async def create_stream(
@@ -37,10 +37,9 @@ async def create_stream(
     _check_request(version, metadata, label)
     log = Log(store)
     await _ensure_birth(log)
-    newest = await log.manifest_before(await log.tip())
-    _refuse_existing(store, None if newest is None else newest.version)
+    await refuse_existing(store)
     epoch = await Epoch.begin(log, resumes=None, label=label)
-    _refuse_existing(store, epoch.newest_version)
+    _refuse_versions(store, epoch.newest_version)
     record = await commit_anchor(
         store, epoch, weights, version=version, files=files, metadata=metadata, progress=progress
     )
@@ -54,7 +53,15 @@ def _check_request(version: int | None, metadata: Metadata | None, label: str) -
     check_label(label)
 
 
-def _refuse_existing(store: Store, newest: int | None) -> None:
+async def refuse_existing(store: Store) -> None:
+    """``ConflictError("exists")`` for a store that holds a stream with versions."""
+    log = Log(store)
+    if await log.record(0) is not None:
+        newest = await log.manifest_before(await log.tip())
+        _refuse_versions(store, None if newest is None else newest.version)
+
+
+def _refuse_versions(store: Store, newest: int | None) -> None:
     if newest is not None:
         raise ConflictError(
             "exists",

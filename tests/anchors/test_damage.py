@@ -33,6 +33,7 @@ DAMAGE: dict[str, tuple[Change, str]] = {
 
 @pytest.mark.parametrize("damage", sorted(DAMAGE))
 @pytest.mark.parametrize("name", ["zarr.json", ARRAY, *SHARDS])
+@pytest.mark.spec("DS073")
 async def test_a_damaged_object(anchor: Anchor, name: str, damage: str) -> None:
     change, code = DAMAGE[damage]
     await anchor.change(name, change)
@@ -66,6 +67,7 @@ async def test_shards_before_the_bad_one_are_still_read(anchor: Anchor) -> None:
 
 
 @pytest.mark.parametrize("name", ["zarr.json", ARRAY, *SHARDS])
+@pytest.mark.spec("DS072")
 async def test_an_object_that_the_inventory_leaves_out(anchor: Anchor, name: str) -> None:
     await anchor.seal_again(without=name)
     error = await anchor.refused()
@@ -143,6 +145,7 @@ def with_entry(data: bytes, chunk: int, offset: int, length: int) -> bytes:
         ((1 << 64) - 1, (1 << 64) - 1),
     ],
 )
+@pytest.mark.spec("DS071")
 async def test_an_index_that_points_outside_the_chunks(anchor: Anchor, offset: int, length: int) -> None:
     await anchor.change(SHARDS[1], lambda data: with_entry(data, 1, offset, length))
     await anchor.seal_again()

@@ -61,6 +61,7 @@ def shard_shape(array: Metadata, shape: list[float]) -> None:
 
 
 @pytest.mark.parametrize("edit", sorted(GROUP_EDITS))
+@pytest.mark.spec("DS071")
 async def test_a_group_of_something_else(anchor: Anchor, edit: str) -> None:
     await anchor.edit("zarr.json", GROUP_EDITS[edit])
     error = await anchor.refused()
@@ -68,6 +69,7 @@ async def test_a_group_of_something_else(anchor: Anchor, edit: str) -> None:
 
 
 @pytest.mark.parametrize("edit", sorted(ARRAY_EDITS))
+@pytest.mark.spec("DS071")
 async def test_an_array_of_something_else(anchor: Anchor, edit: str) -> None:
     await anchor.edit(ARRAY, ARRAY_EDITS[edit])
     assert (await anchor.refused()).code == "bad_anchor"

@@ -131,6 +131,7 @@ async def test_equal_weights_and_attempts_give_equal_anchors(store: MemoryStore)
     assert other.attempt != "12" * 16
 
 
+@pytest.mark.spec("DS070")
 async def test_chunks_of_zeros_are_stored(store: MemoryStore) -> None:
     bits: Bits = np.zeros((64, 32), dtype="<u2")
     weights = HeldWeights(cut_table([TensorSpec("w", (64, 32), DTYPES["BF16"])], 256), {"w": bits})

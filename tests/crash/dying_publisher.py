@@ -1,8 +1,8 @@
-"""A process that forks trainers and lets each be killed at a later write: ``dying_publisher FOLDER SCENARIO WHEN``.
+"""Forks trainers and lets each be killed at a later write: ``dying_publisher FOLDER SCENARIO WHEN``.
 
 The n-th trainer works in the stream ``FOLDER/n`` and is killed, as by kill -9, right before (or after) its
-n-th write to the store. It goes through ``create`` (a new stream), or through ``publish`` (a writer, a delta of
-several packs, an anchor, another delta) on a copy of ``FOLDER/0``. The last one lives. Prints its number.
+n-th write to the store. It goes through ``create`` (a new stream), or through ``publish`` (a writer, a delta
+of several packs, an anchor, another delta) on a copy of ``FOLDER/0``. The last one lives. Prints its number.
 
 tensorstore does not survive a fork: it is imported by the children only, when they get that far.
 """

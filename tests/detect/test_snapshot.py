@@ -15,7 +15,17 @@ from deltastore.detect.snapshot import Snapshot
 from deltastore.format.table import TensorTable
 from deltastore.layout.live import LiveWeights
 from deltastore.layout.weights import digest_of
-from tests.doubles.models import Tensors, bf16, bits, change, copy_of, cut_table, every_dtype, small_model, unsigned
+from tests.doubles.models import (
+    Tensors,
+    bf16,
+    bits,
+    change,
+    copy_of,
+    cut_table,
+    every_dtype,
+    small_model,
+    unsigned,
+)
 
 
 async def found(detector: Snapshot | Difference) -> list[ChunkChange]:
@@ -120,7 +130,9 @@ class TestRounds:
         detector.committed()
         assert len(changes) > 3
         assert await found(detector) == []
-        assert await digest_of(detector.published) == await digest_of(LiveWeights(detector.published.table, model))
+        assert await digest_of(detector.published) == await digest_of(
+            LiveWeights(detector.published.table, model)
+        )
 
     async def test_retaking_is_starting_over(self) -> None:
         model = small_model()

@@ -18,7 +18,20 @@ Tensors = dict[str, np.ndarray[Any, Any]]
 Bits = dict[str, np.ndarray[Any, Any]]
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
-HOSTILE_BF16 = (0x0000, 0x8000, 0x0001, 0x8001, 0x7F80, 0xFF80, 0x7FC1, 0xFFA5, 0x7F81, 0x3F80, 0xBF80, 0x7F7F)
+HOSTILE_BF16 = (
+    0x0000,
+    0x8000,
+    0x0001,
+    0x8001,
+    0x7F80,
+    0xFF80,
+    0x7FC1,
+    0xFFA5,
+    0x7F81,
+    0x3F80,
+    0xBF80,
+    0x7F7F,
+)
 """Zeros of both signs, the smallest numbers, infinities, NaN of both kinds, ones, the largest number."""
 
 
@@ -28,7 +41,7 @@ def bf16(bits: Any) -> np.ndarray[Any, Any]:
 
 
 def small_model(seed: int = 0) -> Tensors:
-    """Seven arrays' worth of tensors: stacked layers, an FP32 router, a scalar, an empty one, FP8, integers."""
+    """Stacked layers, an embedding, an FP32 router, a scalar, an empty tensor, FP8, integers."""
     random = np.random.default_rng(seed)
     model: Tensors = {
         f"model.layers.{layer}.mlp.up_proj.weight": bf16(random.integers(0, 1 << 16, (6, 8)))
@@ -56,7 +69,10 @@ def tiny_model(seed: int = 0) -> Tensors:
 
 def blank(model: Mapping[str, Any]) -> Tensors:
     """Memory for the same tensors, holding something else."""
-    return {name: np.full_like(tensor.view(unsigned(tensor)), 0xA5).view(tensor.dtype) for name, tensor in model.items()}
+    return {
+        name: np.full_like(tensor.view(unsigned(tensor)), 0xA5).view(tensor.dtype)
+        for name, tensor in model.items()
+    }
 
 
 def copy_of(model: Mapping[str, Any]) -> Tensors:
@@ -101,7 +117,7 @@ def change(model: Tensors, random: np.random.Generator, count: int = 4) -> None:
 
 
 def cut_table(model: Mapping[str, Any], limit: int, slabs: int = 0) -> TensorTable:
-    """The model's table with chunks of at most ``limit`` elements; with slabs, cut along the first tensor axis."""
+    """The model's table with chunks of at most ``limit`` elements; slabs go by the first tensor axis."""
     plain = plain_table(live_specs(model))
     arrays = []
     for array in plain.arrays:

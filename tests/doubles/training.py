@@ -77,10 +77,16 @@ class Engine:
     reader: AsyncReader
 
     @classmethod
-    async def start(cls, store: Store, like: Mapping[str, Any], *, loaded: bool = False, **options: Any) -> Self:
+    async def start(
+        cls, store: Store, like: Mapping[str, Any], *, loaded: bool = False, **options: Any
+    ) -> Self:
         """An engine with other bits in its memory, or with those of ``like``."""
         tensors = copy_of(like) if loaded else blank(like)
         return cls(tensors, await open_reader(store, tensors, **options))
+
+    def state(self) -> tuple[int | None, bool]:
+        """The version that the reader reports, and whether it says that it is torn."""
+        return self.reader.version, self.reader.torn
 
     def wrong(self, history: Mapping[int, Bits]) -> list[str]:
         """The tensors that do not hold the version that the reader reports."""

@@ -50,7 +50,7 @@ async def by_writers(
     store: Store, table: TensorTable, record: DeltaRecord, old: Bits, new: Bits, owners: list[Owner]
 ) -> None:
     """Rewrite a delta as if each of these owners had made a pack of its part."""
-    entries = []
+    entries: list[dict[str, Any]] = []
     for owner in owners:
         pack, _ = pack_of(table, record.version, old, new, owner)
         await store.put(pack_key(record.version, pack.sha256), pack.data)

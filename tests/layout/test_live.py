@@ -176,7 +176,9 @@ class TestTied:
         table = plain_table(live_specs({"embed.weight": embed.weight}))
         LiveWeights(table, {"embed.weight": embed.weight, "lm_head.weight": embed.weight})
         with pytest.raises(InputError):
-            LiveWeights(table, {"embed.weight": embed.weight, "lm_head.weight": embed.weight.detach().clone()})
+            LiveWeights(
+                table, {"embed.weight": embed.weight, "lm_head.weight": embed.weight.detach().clone()}
+            )
 
 
 async def test_watched_weights_count_what_is_read() -> None:

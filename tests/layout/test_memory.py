@@ -163,7 +163,7 @@ def test_numpy_memory_in_any_order(layout: str) -> None:
 
 
 def test_subclasses_of_arrays_show_all_their_memory() -> None:
-    masked = np.ma.masked_array(np.arange(4, dtype=np.uint16), mask=[0, 1, 0, 1])
+    masked = np.ma.masked_array(np.arange(4, dtype=np.uint16), mask=[False, True, False, True])
     seen = bits_of("w", masked)
     assert type(seen) is np.ndarray
     assert seen.tolist() == [0, 1, 2, 3]

@@ -18,7 +18,9 @@ async def filled(store: Store, length: int) -> list[Record]:
     records: list[Record] = [await born(store)]
     while len(records) < length:
         records.append(
-            await log.append(EpochRecord, records[-1], epoch=len(records), resumes=None, writer=f"w{len(records)}")
+            await log.append(
+                EpochRecord, records[-1], epoch=len(records), resumes=None, writer=f"w{len(records)}"
+            )
         )
     return records
 

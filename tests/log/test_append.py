@@ -1,4 +1,4 @@
-"""Appending: one request commits, racing appenders have one winner, and a lost reply is settled by reading."""
+"""Appending: one request commits, a race has one winner, and a lost reply is settled by reading."""
 
 from __future__ import annotations
 
@@ -83,7 +83,14 @@ async def test_two_births_race_for_one_stream(store: Store) -> None:
 
 def test_a_lost_race_survives_pickling() -> None:
     record = EpochRecord.seal_new(
-        slot=3, parent="0" * 64, ignorable=False, time=1, nonce=new_nonce(), epoch=2, resumes=None, writer="me"
+        slot=3,
+        parent="0" * 64,
+        ignorable=False,
+        time=1,
+        nonce=new_nonce(),
+        epoch=2,
+        resumes=None,
+        writer="me",
     )
     copy = pickle.loads(pickle.dumps(SlotTakenError(record)))
     assert isinstance(copy, SlotTakenError)

@@ -146,7 +146,17 @@ async def test_every_flipped_bit_of_a_record_is_found(store: MemoryStore) -> Non
 async def test_truncated_extended_and_empty_records(store: MemoryStore) -> None:
     await filled(store, 2)
     data = await store.get(record_key(1), limit=RECORD_BYTES)
-    for wrong in (b"", data[:-1], data[: len(data) // 2], data + b" ", data + data, b"null", b"[]", b"{}", b"\xff"):
+    for wrong in (
+        b"",
+        data[:-1],
+        data[: len(data) // 2],
+        data + b" ",
+        data + data,
+        b"null",
+        b"[]",
+        b"{}",
+        b"\xff",
+    ):
         await store.put(record_key(1), wrong)
         with pytest.raises(CorruptError) as caught:
             await Log(store).record(1)
@@ -191,7 +201,9 @@ class TestForeignKinds:
         assert named(caught.value) == ("bad_chain", record_key(slot + 1))
 
     @pytest.mark.spec("DS052")
-    @pytest.mark.parametrize("wrong", [{"nonce": "short"}, {"slot": 9}, {"time": -1}, {"epoch": "1"}, {"parent": 3}])
+    @pytest.mark.parametrize(
+        "wrong", [{"nonce": "short"}, {"slot": 9}, {"time": -1}, {"epoch": "1"}, {"parent": 3}]
+    )
     async def test_a_skipped_one_still_is_a_record(self, store: MemoryStore, wrong: dict[str, Any]) -> None:
         await filled(store, 2)
         slot = await append_foreign(store, **wrong)
@@ -204,7 +216,9 @@ class TestForeignKinds:
 
     @pytest.mark.spec("DS052")
     @pytest.mark.parametrize("ignorable", [False, None, 1, "true"])
-    async def test_one_that_is_not_ignorable_stops_the_reader(self, store: MemoryStore, ignorable: Any) -> None:
+    async def test_one_that_is_not_ignorable_stops_the_reader(
+        self, store: MemoryStore, ignorable: Any
+    ) -> None:
         records = await filled(store, 2)
         await append_foreign(store, kind="prune", ignorable=ignorable)
         log = Log(store)
@@ -216,7 +230,9 @@ class TestForeignKinds:
 
     @pytest.mark.spec("DS012")
     @pytest.mark.parametrize("ignorable", [True, False])
-    async def test_a_newer_format_is_named_before_anything_else(self, store: MemoryStore, ignorable: bool) -> None:
+    async def test_a_newer_format_is_named_before_anything_else(
+        self, store: MemoryStore, ignorable: bool
+    ) -> None:
         await filled(store, 2)
         unsealed = {"format": 2, "kind": "delta", "ignorable": ignorable, "fraction": 0.5, "sha256": "no"}
         for data in (canonical_bytes(seal({"format": 2})), json.dumps(unsealed, indent=3).encode()):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +27,10 @@ def peak_bytes() -> int:
 
 
 def run_cli(arguments: list[str]) -> int:
-    import deltastore.anchors.reading
-    import deltastore.export
-    import deltastore.validate
-    import deltastore.writer.from_checkpoint
     from deltastore.cli.app import app
 
+    for used in ("export", "validate", "writer.from_checkpoint"):
+        import_module(f"deltastore.{used}")
     before = peak_bytes()
     app(arguments, standalone_mode=False)
     return peak_bytes() - before

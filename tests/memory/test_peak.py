@@ -20,7 +20,7 @@ SHAPE = (3200, 4096)
 
 
 def write_checkpoint(folder: Path, step: int) -> None:
-    """A checkpoint of 16 tensors of 25 MiB, written tensor by tensor; every 100th element moves with ``step``."""
+    """A checkpoint of 16 tensors of 25 MiB, made one by one; every 100th element moves with ``step``."""
     folder.mkdir(exist_ok=True)
     nbytes = SHAPE[0] * SHAPE[1] * 2
     header = {

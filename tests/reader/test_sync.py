@@ -101,7 +101,9 @@ class TestFollowing:
     @pytest.mark.parametrize("limit", [3, 10, 64])
     async def test_small_chunks_and_slabs(self, limit: int) -> None:
         model = small_model()
-        trainer = await Trainer.create(memory_store(), model, table=cut_table(model, limit, 2), pack_bytes=400)
+        trainer = await Trainer.create(
+            memory_store(), model, table=cut_table(model, limit, 2), pack_bytes=400
+        )
         engine = await Engine.start(trainer.store, model)
         for _ in range(4):
             await trainer.step(30)
@@ -144,7 +146,9 @@ class TestOneReaderAtOnce:
 class TestPolling:
     """Learning of new versions."""
 
-    async def test_poll_says_whether_there_is_something_to_do(self, trainer: Trainer, store: WatchedStore) -> None:
+    async def test_poll_says_whether_there_is_something_to_do(
+        self, trainer: Trainer, store: WatchedStore
+    ) -> None:
         engine = await Engine.start(store, trainer.model)
         assert await engine.reader.poll()
         await engine.reader.sync()
@@ -169,12 +173,12 @@ class TestPolling:
         assert await waiting
         assert engine.reader.newest == 2
 
-    @pytest.mark.parametrize("timeout", [0.0, -1.0, 0.02])
-    async def test_wait_gives_up(self, trainer: Trainer, timeout: float) -> None:
+    @pytest.mark.parametrize("limit", [0.0, -1.0, 0.02])
+    async def test_wait_gives_up(self, trainer: Trainer, limit: float) -> None:
         engine = await Engine.start(trainer.store, trainer.model)
-        assert await engine.reader.wait(timeout=timeout), "there is a version to sync"
+        assert await engine.reader.wait(timeout=limit), "there is a version to sync"
         await engine.reader.sync()
-        assert not await engine.reader.wait(timeout=timeout, interval=0.005)
+        assert not await engine.reader.wait(timeout=limit, interval=0.005)
 
     async def test_wait_can_be_cancelled(self, trainer: Trainer) -> None:
         engine = await Engine.start(trainer.store, trainer.model)

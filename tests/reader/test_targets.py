@@ -1,4 +1,4 @@
-"""The live tensors that a reader writes into: what is refused, and that all kinds of memory are written right."""
+"""The live tensors that a reader writes into: what is refused, and that all else is written right."""
 
 from __future__ import annotations
 
@@ -73,12 +73,16 @@ class TestSharedMemory:
         if rows.start >= 8:
             await open_reader(trainer.store, given)
             return
-        with pytest.raises(InputError, match="'a' and 'b'|'b' and 'a'") as caught:
+        with pytest.raises(InputError, match=r"'a' and 'b'|'b' and 'a'") as caught:
             await open_reader(trainer.store, given)
         assert caught.value.code == "wrong_memory"
 
     async def test_interleaved_memory_that_is_not_shared_is_fine(self) -> None:
-        model = {"a": bf16(np.arange(12).reshape(3, 4)), "b": bf16(np.arange(12).reshape(3, 4)), "c": bf16([1, 2])}
+        model = {
+            "a": bf16(np.arange(12).reshape(3, 4)),
+            "b": bf16(np.arange(12).reshape(3, 4)),
+            "c": bf16([1, 2]),
+        }
         trainer = await Trainer.create(memory_store(), model)
         memory = bf16(np.zeros((3, 9)))
         given = {"a": memory[:, 0:8:2], "b": memory[:, 1:8:2], "c": memory[:2, 8]}
@@ -153,7 +157,9 @@ class TestSharedMemory:
         assert (await fresh.sync()).version == 2
 
     async def test_an_anchor_of_tensors_that_differ_is_no_version_of_one_memory(self) -> None:
-        trainer = await Trainer.create(memory_store(), {"embed": bf16(np.arange(6)), "lm_head": bf16(np.arange(1, 7))})
+        trainer = await Trainer.create(
+            memory_store(), {"embed": bf16(np.arange(6)), "lm_head": bf16(np.arange(1, 7))}
+        )
         memory = bf16(np.zeros(6))
         reader = await open_reader(trainer.store, {"embed": memory, "lm_head": memory})
         with pytest.raises(CorruptError) as caught:
@@ -193,7 +199,9 @@ async def test_gather_and_scatter_agree_with_plain_indexing() -> None:
             places = [np.asarray(place) for place in np.unravel_index(positions, box.size)]
             expected = [
                 bits(copy)[array.names[int(places[0][at]) + box.start[0]]][
-                    tuple(int(place[at]) + start for place, start in zip(places[1:], box.start[1:], strict=True))
+                    tuple(
+                        int(place[at]) + start for place, start in zip(places[1:], box.start[1:], strict=True)
+                    )
                 ]
                 for at in range(count)
             ]

@@ -39,7 +39,9 @@ async def replayed(store: Store, version: int | None) -> Bits:
 @pytest.mark.parametrize(("limit", "slabs"), [(4, 0), (16, 2), (1 << 20, 0)])
 async def test_every_version_of_a_stream_with_anchors_and_rollbacks(limit: int, slabs: int) -> None:
     model = small_model()
-    trainer = await Trainer.create(memory_store(), model, table=cut_table(model, limit, slabs), pack_bytes=300)
+    trainer = await Trainer.create(
+        memory_store(), model, table=cut_table(model, limit, slabs), pack_bytes=300
+    )
     await trainer.steps(3, 20)
     await trainer.step(20, anchor=True)
     await trainer.publish()
@@ -54,7 +56,9 @@ async def test_every_version_of_a_stream_with_anchors_and_rollbacks(limit: int, 
         assert differing(await replayed(trainer.store, version), wanted) == []
         manifest = await Log(trainer.store).manifest(version)
         path = await find_path(Log(trainer.store), manifest)
-        weights = await ReplayedWeights.open(trainer.store, path, await read_table(trainer.store, manifest.table))
+        weights = await ReplayedWeights.open(
+            trainer.store, path, await read_table(trainer.store, manifest.table)
+        )
         assert f"{await digest_of(weights):016x}" == manifest.digest
     assert differing(await replayed(trainer.store, None), trainer.history[max(trainer.history)]) == []
 
@@ -64,7 +68,11 @@ async def test_chunks_in_any_order_and_again() -> None:
     await trainer.steps(3, 30)
     async with await AsyncStream.open(trainer.store) as stream:
         weights = await stream.weights()
-    places = [(number, chunk) for number, array in enumerate(weights.table.arrays) for chunk in range(len(array.grid))]
+    places = [
+        (number, chunk)
+        for number, array in enumerate(weights.table.arrays)
+        for chunk in range(len(array.grid))
+    ]
     first = {place: (await weights.read(*place)).tobytes() for place in places}
     for place in np.random.default_rng(0).permutation(len(places)).tolist():
         assert (await weights.read(*places[place])).tobytes() == first[places[place]]
@@ -205,7 +213,12 @@ class TestDamage:
         sound = await contents(trainer.store)
         slots = {key for key in sound if key.startswith("log/")}
         for key in sorted(set(sound) - slots):
-            for data in (None, sound[key][:-1], flipped(sound[key], len(sound[key]) * 2 // 3), flipped(sound[key], 9)):
+            for data in (
+                None,
+                sound[key][:-1],
+                flipped(sound[key], len(sound[key]) * 2 // 3),
+                flipped(sound[key], 9),
+            ):
                 await trainer.store.delete(key)
                 if data is not None:
                     await trainer.store.put(key, data)

@@ -30,7 +30,7 @@ class Sound:
     objects: Objects
     manifests: dict[int, AnchorRecord | DeltaRecord]
 
-    def keys(self, start: str = "", end: str = "") -> list[str]:
+    def named(self, start: str = "", end: str = "") -> list[str]:
         return sorted(key for key in self.objects if key.startswith(start) and key.endswith(end))
 
     async def replacing(self, *changes: tuple[str, bytes | None]) -> Report:
@@ -46,6 +46,14 @@ def first(report: Report) -> tuple[str, str | None]:
         assert "\n" not in problem.message
         assert problem.where is not None
     return report.problems[0].code, report.problems[0].where
+
+
+async def found(sound: Sound, key: str, data: bytes) -> tuple[str, str | None]:
+    """What is wrong first with this object replaced; another release's format is raised, not reported."""
+    try:
+        return first(await sound.replacing((key, data)))
+    except UnsupportedError as error:
+        return error.code, error.where
 
 
 _built: list[Sound] = []
@@ -76,15 +84,15 @@ async def build() -> Sound:
 async def test_the_stream_has_all_kinds_of_objects_and_several_packs(sound: Sound) -> None:
     assert {key.split("/")[0] for key in sound.objects} == {"log", "tables", "packs", "anchors", "files"}
     for version in (1, 3):
-        assert len(sound.keys(f"packs/{version:020d}/")) > 2
-    assert len(sound.keys("anchors/", "/zarr.json")) == 6
-    assert len(sound.keys("anchors/", "/inventory.json")) == 2
+        assert len(sound.named(f"packs/{version:020d}/")) > 2
+    assert len(sound.named("anchors/", "/zarr.json")) == 6
+    assert len(sound.named("anchors/", "/inventory.json")) == 2
 
 
 @pytest.mark.spec("DS063")
 async def test_every_missing_object_is_named(sound: Sound) -> None:
-    last = sound.keys("log/")[-1]
-    for key in sound.keys():
+    last = sound.named("log/")[-1]
+    for key in sound.named():
         report = await sound.replacing((key, None))
         if key == last:
             assert report.ok, "a shorter log is a log"
@@ -97,7 +105,7 @@ async def test_every_missing_object_is_named(sound: Sound) -> None:
 @pytest.mark.spec("DS061", "DS072", "DS073")
 @pytest.mark.parametrize("how", ["shorter", "longer", "empty", "zeros"])
 async def test_every_object_of_another_length_or_content_is_named(sound: Sound, how: str) -> None:
-    for key in sound.keys():
+    for key in sound.named():
         data = sound.objects[key]
         wrong = {"shorter": data[:-1], "longer": data + b"\0", "empty": b"", "zeros": bytes(len(data))}[how]
         report = await sound.replacing((key, wrong))
@@ -111,19 +119,14 @@ async def test_every_object_of_another_length_or_content_is_named(sound: Sound, 
 async def test_a_flipped_bit_anywhere_is_found_and_named(sound: Sound, bit: int) -> None:
     """Bytes all over every object, in three sweeps; a `format` that becomes larger is another release's."""
     newer = 0
-    for key in sound.keys():
+    for key in sound.named():
         data = sound.objects[key]
         step = max(1, len(data) // 10)
         for at in {*range(bit, len(data), step), 0, len(data) - 1}:
-            try:
-                report = await sound.replacing((key, flipped(data, at, bit)))
-            except UnsupportedError as error:
-                assert (error.code, error.where) == ("newer_format", key)
-                newer += 1
-                continue
-            code, where = first(report)
+            code, where = await found(sound, key, flipped(data, at, bit))
             assert where == key
-            assert code in ("bad_json", "bad_hash", "bad_length", "too_large")
+            assert code in ("bad_json", "bad_hash", "bad_length", "too_large", "newer_format")
+            newer += code == "newer_format"
     assert newer <= 4
 
 
@@ -144,7 +147,7 @@ async def test_every_byte_of_a_packs_header_index_and_patches(sound: Sound) -> N
 
 @pytest.mark.spec("DS061")
 async def test_swapped_objects_are_both_named(sound: Sound) -> None:
-    for keys in (sound.keys("packs/"), sound.keys("anchors/"), sound.keys("log/")[1:3]):
+    for keys in (sound.named("packs/"), sound.named("anchors/"), sound.named("log/")[1:3]):
         a, b = keys[0], keys[1]
         report = await sound.replacing((a, sound.objects[b]), (b, sound.objects[a]))
         code, where = first(report)
@@ -153,7 +156,7 @@ async def test_swapped_objects_are_both_named(sound: Sound) -> None:
 
 
 async def test_all_damaged_objects_are_listed_the_first_one_first(sound: Sound) -> None:
-    keys = [*sound.keys("packs/00000000000000000001/")[:2], *sound.keys("packs/00000000000000000003/")[:2]]
+    keys = [*sound.named("packs/00000000000000000001/")[:2], *sound.named("packs/00000000000000000003/")[:2]]
     report = await sound.replacing(*((key, flipped(sound.objects[key], 70)) for key in keys))
     assert {problem.where for problem in report.problems} == set(keys)
     assert [problem.version for problem in report.problems] == [1, 1, 3, 3]
@@ -179,19 +182,19 @@ class TestHoles:
     """Slots that are gone."""
 
     async def test_in_the_middle(self, sound: Sound) -> None:
-        for key in sound.keys("log/")[:-1]:
+        for key in sound.named("log/")[:-1]:
             report = await sound.replacing((key, None))
             assert first(report) == ("lost_object", key)
             assert len(report.problems) == 1
 
     async def test_several(self, sound: Sound) -> None:
-        keys = sound.keys("log/")
+        keys = sound.named("log/")
         report = await sound.replacing((keys[0], None), (keys[1], None), (keys[3], None))
         assert first(report) == ("lost_object", keys[0])
 
     async def test_all(self, sound: Sound) -> None:
         with pytest.raises(NotFoundError):
-            await sound.replacing(*((key, None) for key in sound.keys("log/")))
+            await sound.replacing(*((key, None) for key in sound.named("log/")))
 
 
 @pytest.mark.spec("DS050")

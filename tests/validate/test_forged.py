@@ -24,6 +24,7 @@ from tests.doubles.stores import contents, memory_store
 from tests.doubles.training import Engine, Trainer
 from tests.doubles.writers import by_writers
 
+
 @pytest.fixture
 async def trainer() -> Trainer:
     """Versions 0 (anchor) to 4 (deltas) in slots 2 and 4 to 7; birth and epochs in slots 0, 1 and 3."""
@@ -53,11 +54,15 @@ class TestLog:
     async def test_a_second_birth(self, trainer: Trainer) -> None:
         birth = await fields_of(trainer.store, 0)
         last = await fields_of(trainer.store, 7)
-        await put_record(trainer.store, 8, {**birth, "slot": 8, "parent": last["sha256"], "epoch": last["epoch"]})
+        await put_record(
+            trainer.store, 8, {**birth, "slot": 8, "parent": last["sha256"], "epoch": last["epoch"]}
+        )
         assert await first(trainer) == ("bad_chain", record_key(8))
 
     @pytest.mark.spec("DS053")
-    @pytest.mark.parametrize(("slot", "epoch"), [(0, 1), (1, 0), (1, 2), (3, 3), (3, 1), (2, 0), (5, 1), (7, 3)])
+    @pytest.mark.parametrize(
+        ("slot", "epoch"), [(0, 1), (1, 0), (1, 2), (3, 3), (3, 1), (2, 0), (5, 1), (7, 3)]
+    )
     async def test_epochs_out_of_order(self, trainer: Trainer, slot: int, epoch: int) -> None:
         await forge(trainer.store, slot, epoch=epoch)
         assert await first(trainer) == ("bad_chain", record_key(slot))
@@ -74,6 +79,23 @@ class TestLog:
     async def test_versions_that_do_not_ascend(self, trainer: Trainer, version: int) -> None:
         await forge(trainer.store, 7, version=version, base=0)
         assert await first(trainer) == ("bad_chain", record_key(7))
+
+    @pytest.mark.spec("DS054")
+    @pytest.mark.parametrize("version", [2, 3, 4])
+    async def test_versions_that_do_not_ascend_after_a_rollback(self, trainer: Trainer, version: int) -> None:
+        trainer.load(1)
+        await trainer.reopen()
+        published = await trainer.step()
+        assert (published.version, published.slot) == (5, 9)
+        await forge(trainer.store, 9, version=version)
+        assert await first(trainer) == ("bad_chain", record_key(9))
+
+    @pytest.mark.spec("DS054")
+    @pytest.mark.parametrize("version", [0, 3, 4])
+    async def test_anchors_that_do_not_ascend(self, trainer: Trainer, version: int) -> None:
+        published = await trainer.step(anchor=True)
+        await forge(trainer.store, published.slot, version=version)
+        assert await first(trainer) == ("bad_chain", record_key(published.slot))
 
     @pytest.mark.spec("DS055", "DS060")
     @pytest.mark.parametrize("base", [0, 1, 2])
@@ -107,7 +129,9 @@ class TestLog:
         await put_record(bare, 0, birth)
         await put_record(bare, 1, {**anchor, "slot": 1, "parent": birth["sha256"], "epoch": 0})
         report = await validate(bare)
-        assert [(problem.code, problem.where) for problem in report.problems] == [("bad_chain", record_key(1))]
+        assert [(problem.code, problem.where) for problem in report.problems] == [
+            ("bad_chain", record_key(1))
+        ]
 
     @pytest.mark.spec("DS060")
     async def test_a_delta_over_a_change_of_table(self, trainer: Trainer) -> None:
@@ -151,7 +175,10 @@ class TestContent:
 
     @pytest.mark.parametrize(("member", "value"), [("bytes", 1), ("elements", 1), ("changed", 10**6)])
     @pytest.mark.parametrize("slot", [2, 6])
-    async def test_statistics_that_are_not_true(self, trainer: Trainer, member: str, value: int, slot: int) -> None:
+    @pytest.mark.spec("DS064")
+    async def test_statistics_that_are_not_true(
+        self, trainer: Trainer, member: str, value: int, slot: int
+    ) -> None:
         fields = await fields_of(trainer.store, slot)
         await forge(trainer.store, slot, statistics={**fields["statistics"], member: value})
         if (slot, member) == (2, "changed"):
@@ -179,7 +206,9 @@ class TestContent:
         record = await Log(trainer.store).manifest(0)
         assert isinstance(record, AnchorRecord)
         prefix = record.anchor.prefix(0)
-        inventory = Inventory.from_bytes((await contents(trainer.store))[prefix + "inventory.json"], "inventory")
+        inventory = Inventory.from_bytes(
+            (await contents(trainer.store))[prefix + "inventory.json"], "inventory"
+        )
         for left_out in range(len(inventory.objects)):
             kept = [entry for number, entry in enumerate(inventory.objects) if number != left_out]
             changed = Inventory.seal_new(objects=tuple(kept))
@@ -218,7 +247,9 @@ class TestDigests:
         assert report.problems[0].version == version
 
     @pytest.mark.spec("DS062")
-    async def test_digests_that_agree_with_one_another_but_not_with_the_weights(self, trainer: Trainer) -> None:
+    async def test_digests_that_agree_with_one_another_but_not_with_the_weights(
+        self, trainer: Trainer
+    ) -> None:
         """A difference in a pack's index and the digests after it, all consistent, and all wrong."""
         record = await delta(trainer, 3)
         key = pack_key(3, record.packs[0].sha256)
@@ -290,7 +321,9 @@ class TestSeveralWriters:
 
     @pytest.mark.spec("DS045")
     async def test_three_writers(self) -> None:
-        trainer, *_ = await self.rewritten([lambda at: at % 3 == 0, lambda at: at % 3 == 1, lambda at: at % 3 == 2])
+        trainer, *_ = await self.rewritten(
+            [lambda at: at % 3 == 0, lambda at: at % 3 == 1, lambda at: at % 3 == 2]
+        )
         await self.sound(trainer)
 
     @pytest.mark.spec("DS045")
@@ -306,7 +339,9 @@ class TestSeveralWriters:
         assert engine.wrong(trainer.history) == []
 
     async def test_an_element_that_nobody_patched(self) -> None:
-        trainer, *_ = await self.rewritten([lambda at: at % 2 == 0, lambda at: (at % 2 == 1) & (at != at[-1])])
+        trainer, *_ = await self.rewritten(
+            [lambda at: at % 2 == 0, lambda at: (at % 2 == 1) & (at != at[-1])]
+        )
         report = await validate(trainer.store)
         assert report.problems[0].code in ("bad_digest", "bad_json")
         engine = await Engine.start(trainer.store, trainer.model)

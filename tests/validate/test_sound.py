@@ -25,7 +25,9 @@ async def sound(store: Store) -> Report:
     return report
 
 
-@pytest.mark.parametrize(("limit", "slabs", "pack_bytes"), [(1 << 20, 0, 1 << 20), (16, 2, 1), (3, 0, 400), (5, 3, 90)])
+@pytest.mark.parametrize(
+    ("limit", "slabs", "pack_bytes"), [(1 << 20, 0, 1 << 20), (16, 2, 1), (3, 0, 400), (5, 3, 90)]
+)
 async def test_cuts_and_packs_of_all_sizes(limit: int, slabs: int, pack_bytes: int) -> None:
     model = small_model()
     trainer = await Trainer.create(

@@ -73,16 +73,18 @@ async def stored(store: MemoryStore, name: str) -> np.ndarray[Any, Any]:
         parts = [
             (box, await weights.read(array, chunk)) for chunk, box in weights.table.arrays[array].grid.boxes()
         ]
-        out = np.empty(weights.table.arrays[array].grid.extent, np.uint16)
+        out: np.ndarray[Any, Any] = np.empty(weights.table.arrays[array].grid.extent, np.uint16)
         for box, part in parts:
             out[box.slices] = part
-        return out[member]
+        return out[member, ...]
 
 
 def test_the_oracle_agrees_with_numpy_on_numbers() -> None:
     wide = wide_bits(2000)
     numbers = wide[~np.isnan(wide.view(np.float32))]
-    assert (expected(numbers, "BF16") == numbers.view(np.float32).astype(ml_dtypes.bfloat16).view(np.uint16)).all()
+    assert (
+        expected(numbers, "BF16") == numbers.view(np.float32).astype(ml_dtypes.bfloat16).view(np.uint16)
+    ).all()
     with np.errstate(over="ignore"):
         assert (expected(numbers, "F16") == numbers.view(np.float32).astype(np.float16).view(np.uint16)).all()
 
@@ -90,7 +92,9 @@ def test_the_oracle_agrees_with_numpy_on_numbers() -> None:
 @pytest.mark.parametrize("name", ["BF16", "F16"])
 @pytest.mark.parametrize("library", ["numpy", "torch"])
 @pytest.mark.parametrize("form", ["contiguous", "transposed", "strided", "scalar"])
-async def test_rounding_is_to_nearest_even_and_the_same_everywhere(name: str, library: str, form: str) -> None:
+async def test_rounding_is_to_nearest_even_and_the_same_everywhere(
+    name: str, library: str, form: str
+) -> None:
     wide = wide_bits(600)
     wide = wide[: len(wide) // 8 * 8].reshape(-1, 8)
     if form == "scalar":
@@ -109,8 +113,10 @@ async def test_rounding_is_to_nearest_even_and_the_same_everywhere(name: str, li
 
 async def test_a_cast_trainer_publishes_resumes_and_is_followed() -> None:
     random = np.random.default_rng(5)
-    masters = {
-        "layers.0.weight": torch.from_numpy(random.standard_normal((6, 7)).astype(np.float32)).requires_grad_(),
+    masters: dict[str, Any] = {
+        "layers.0.weight": torch.from_numpy(
+            random.standard_normal((6, 7)).astype(np.float32)
+        ).requires_grad_(),
         "layers.1.weight": torch.from_numpy(random.standard_normal((6, 7)).astype(np.float32)),
         "norm": random.standard_normal(9).astype(np.float32),
         "steps": np.arange(3, dtype=np.int64),
@@ -120,10 +126,10 @@ async def test_a_cast_trainer_publishes_resumes_and_is_followed() -> None:
     writer = await open_writer(store, masters, cast=True)
     assert writer.version == 0
     with torch.no_grad():
-        masters["layers.0.weight"] += 1e-9  # type: ignore[arg-type]
+        masters["layers.0.weight"] += 1e-9
     assert (await writer.publish()).changed == 0
     with torch.no_grad():
-        masters["layers.0.weight"] *= 1.5  # type: ignore[arg-type]
+        masters["layers.0.weight"] *= 1.5
     masters["norm"][3] = np.float32("nan")
     masters["norm"][4] = np.float32(-0.0)
     published = await writer.publish()
@@ -141,7 +147,7 @@ async def test_a_cast_trainer_publishes_resumes_and_is_followed() -> None:
         await reader.sync()
     assert engine["norm"].view(np.uint16)[3] == 0x7FC0
     assert engine["norm"].view(np.uint16)[4] == 0x8000
-    first = masters["layers.0.weight"].detach().numpy()  # type: ignore[union-attr]
+    first = masters["layers.0.weight"].detach().numpy()
     assert (engine["layers.0.weight"].view(np.uint16) == expected(first.view(np.uint32), "BF16")).all()
     assert (await open_writer(store, masters, cast=True)).version == 2
     assert (await validate(store)).ok

@@ -8,7 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from deltastore.errors import ConflictError, DeltastoreError, FencedError, InputError, NotFoundError, StoreError
+from deltastore.errors import (
+    ConflictError,
+    DeltastoreError,
+    FencedError,
+    InputError,
+    NotFoundError,
+    StoreError,
+)
 from deltastore.format.records import AnchorRecord, BirthRecord, EpochRecord
 from deltastore.log import Log
 from deltastore.reader.following import open_reader
@@ -104,8 +111,7 @@ async def test_a_creation_that_fails_at_any_call_is_taken_up_again() -> None:
             try:
                 await AsyncStream.create(store, model)
                 assert not made
-            except ConflictError as error:
-                assert error.code == "exists"
+            except ConflictError:
                 model = tiny_model(1)
             engine = blank(model)
             await (await open_reader(store, engine)).sync()

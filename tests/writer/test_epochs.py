@@ -306,8 +306,12 @@ class TestEpoch:
         self, trainer: Trainer
     ) -> None:
         twin = AsyncWriter(
-            trainer.store, Epoch(Log(trainer.store), (await epochs(trainer.store))[-1], 0),
-            trainer.writer._live, trainer.writer._detector, trainer.writer._base, 1,
+            trainer.store,
+            Epoch(Log(trainer.store), (await epochs(trainer.store))[-1], 0),
+            trainer.writer._live,
+            trainer.writer._detector,
+            trainer.writer._base,
+            1,
         )
         await trainer.step()
         with pytest.raises(ConflictError) as caught:

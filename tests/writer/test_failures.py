@@ -105,7 +105,9 @@ class TestUnknownOutcome:
     """The commit may have happened: it is read back, now or at the next call."""
 
     @pytest.mark.spec("DS083")
-    async def test_a_lost_reply_is_settled_by_reading_back(self, trainer: Trainer, store: WatchedStore) -> None:
+    async def test_a_lost_reply_is_settled_by_reading_back(
+        self, trainer: Trainer, store: WatchedStore
+    ) -> None:
         store.after = fail_once("put_if_absent")
         assert (await trainer.step()).version == 1
         await trainer.step()

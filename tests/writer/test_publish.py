@@ -1,4 +1,4 @@
-"""Publishing: what is committed, under which number, with which notes, and that it is the model to the bit."""
+"""Publishing: what is committed, under which number and with which notes, and that it is the model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from deltastore.log import Log
 from deltastore.stream import AsyncStream
 from deltastore.validate import validate
 from deltastore.writer.publishing import open_writer
-from tests.doubles.models import bits, bf16, cut_table, differing, every_dtype, small_model, tiny_model
+from tests.doubles.models import bf16, bits, cut_table, differing, every_dtype, small_model, tiny_model
 from tests.doubles.stores import WatchedStore, contents, memory_store
 from tests.doubles.training import Engine, Trainer
 
@@ -46,7 +46,11 @@ class TestVersions:
     async def test_what_publish_returns_is_what_the_manifest_says(self, trainer: Trainer) -> None:
         published = await trainer.step(5)
         record = await delta_of(trainer.store, 1)  # type: ignore[arg-type]
-        assert (published.version, published.slot, published.kind) == (record.version, record.slot, record.kind)
+        assert (published.version, published.slot, published.kind) == (
+            record.version,
+            record.slot,
+            record.kind,
+        )
         assert published.elements == record.statistics.elements == 3 * 20 + 12
         assert published.changed == record.statistics.changed
         assert published.nbytes == record.statistics.bytes == sum(pack.bytes for pack in record.packs)
@@ -165,7 +169,9 @@ class TestPacks:
         assert sum(seen) == published.nbytes
 
     @pytest.mark.parametrize("pack_bytes", [0, -1, (1 << 30) + 1, 1.5, True])
-    async def test_an_impossible_pack_size_is_refused_before_anything(self, trainer: Trainer, pack_bytes: Any) -> None:
+    async def test_an_impossible_pack_size_is_refused_before_anything(
+        self, trainer: Trainer, pack_bytes: Any
+    ) -> None:
         before = await contents(trainer.store)
         with pytest.raises(InputError) as caught:
             await open_writer(trainer.store, trainer.model, pack_bytes=pack_bytes)
@@ -188,7 +194,9 @@ class TestNumbers:
 
     @pytest.mark.spec("DS054")
     @pytest.mark.parametrize("anchor", [False, True])
-    async def test_not_above_the_tip_is_refused_and_loses_nothing(self, trainer: Trainer, anchor: bool) -> None:
+    async def test_not_above_the_tip_is_refused_and_loses_nothing(
+        self, trainer: Trainer, anchor: bool
+    ) -> None:
         await trainer.step(version=4)
         before = await contents(trainer.store)
         for version in (4, 3, 0):
@@ -221,7 +229,13 @@ class TestMetadata:
     """The user's notes."""
 
     async def test_notes_come_back_as_given(self, trainer: Trainer) -> None:
-        notes = {"lr": "1e-6", "tokens": 10**15, "eval": True, "none": None, "ünïcode"[:0] + "name": "é\n\"\\\x01"}
+        notes = {
+            "lr": "1e-6",
+            "tokens": 10**15,
+            "eval": True,
+            "none": None,
+            "ünïcode"[:0] + "name": 'é\n"\\\x01',
+        }
         await trainer.step(step=17, metadata=notes)
         record = await Log(trainer.store).manifest(1)
         assert record.metadata == {**notes, "step": 17}
@@ -286,7 +300,8 @@ class TestAnchors:
         assert isinstance(record, AnchorRecord)
         assert record.statistics.changed == record.statistics.elements
         assert record.statistics.bytes == sum(
-            len(data) for key, data in (await contents(trainer.store)).items()
+            len(data)
+            for key, data in (await contents(trainer.store)).items()
             if key.startswith(record.anchor.prefix(1)) and not key.endswith("inventory.json")
         )
 
@@ -328,6 +343,12 @@ async def test_the_stream_face_does_the_same() -> None:
         assert (await writer.publish(step=3)).version == 1
         weights = await stream.weights()
         assert weights.table.elements == 72
-        assert [record.kind async for record in stream.records()] == ["birth", "epoch", "anchor", "epoch", "delta"]
+        assert [record.kind async for record in stream.records()] == [
+            "birth",
+            "epoch",
+            "anchor",
+            "epoch",
+            "delta",
+        ]
         assert (await stream.newest()).version == 1
         assert (await stream.manifest(0)).metadata == {"note": "x"}

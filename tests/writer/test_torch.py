@@ -38,7 +38,10 @@ def model() -> Torch:
 
 def like(tensors: Torch) -> Torch:
     """Engine memory: the same shapes and types, tied heads tied, nothing else shared, other bits."""
-    made = {name: torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype) for name, tensor in tensors.items()}
+    made = {
+        name: torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
+        for name, tensor in tensors.items()
+    }
     for name, tensor in made.items():
         bits_of(name, tensor)[...] = 0xA5
     made["lm_head.weight"] = made["embed.weight"]

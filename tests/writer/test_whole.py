@@ -92,7 +92,11 @@ async def test_a_damaged_tip_is_never_built_upon() -> None:
     change(model, trainer.random)
     sound = await contents(trainer.store)
     key = pack_key(1, record.packs[0].sha256)
-    for data, code in ((sound[key][:-4], "bad_hash"), (sound[key][:-1] + b"\xff", "bad_hash"), (None, "lost_object")):
+    for data, code in (
+        (sound[key][:-4], "bad_hash"),
+        (sound[key][:-1] + b"\xff", "bad_hash"),
+        (None, "lost_object"),
+    ):
         await trainer.store.delete(key)
         if data is not None:
             await trainer.store.put(key, data)
@@ -117,7 +121,7 @@ async def test_refusals_write_nothing() -> None:
     assert taken.value.code == "version_taken"
     for options in ({"metadata": {"a b": 1}}, {"label": "x" * 201}, {"version": -1}):
         with pytest.raises(InputError) as caught:
-            await publish_weights(trainer.store, weights(trainer.model), **options)  # type: ignore[arg-type]
+            await publish_weights(trainer.store, weights(trainer.model), **options)
         assert caught.value.code == "bad_argument"
     with pytest.raises(NotFoundError) as missing:
         await publish_weights(memory_store(), weights(trainer.model))

@@ -108,9 +108,7 @@ class _Story:
         last = await Log(self._store).tip()
         fields = {"format": 1, "kind": "example", "ignorable": True, "slot": last.slot + 1}
         chain = {"parent": last.sha256, "epoch": last.epoch, "nonce": "00" * 16, "time": 0, "note": "skip me"}
-        await self._store.put_if_absent(
-            record_key(last.slot + 1), canonical_bytes(seal({**fields, **chain}))
-        )
+        await self._store.put_if_absent(record_key(last.slot + 1), canonical_bytes(seal({**fields, **chain})))
 
     async def _go_back_to_2(self, stream: AsyncStream) -> None:
         """A trainer that holds version 2 goes on from there, though the tip is 7."""
