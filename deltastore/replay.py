@@ -7,7 +7,8 @@ one chunk, whatever the model's size.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -143,17 +144,24 @@ def _end_slabs(index: PackIndex, table: TensorTable) -> tuple[int, int]:
     return first, last
 
 
-class DeltaPatches:
-    """The patches of one delta, found by chunk."""
+def _places(rows: Bits) -> Bits:
+    """Array and chunk number of every row as one uint64."""
+    places: Bits = (rows["array"].astype(np.uint64) << np.uint64(32)) | rows["chunk"]
+    return places
 
-    def __init__(self, store: Store, table: TensorTable, indexes: Iterable[PackIndex]) -> None:
+
+class DeltaPatches:
+    """The patches of one delta, found by chunk. Memory: 68 bytes an index row."""
+
+    def __init__(self, store: Store, table: TensorTable, indexes: Sequence[PackIndex]) -> None:
         self._store = store
         self._table = table
-        self._found: dict[tuple[int, int], list[StoredPatch]] = {}
-        for index in indexes:
-            for number, row, start, end in index.patches():
-                place = (int(row["array"]), int(row["chunk"]))
-                self._found.setdefault(place, []).append(StoredPatch(index, number, start, end))
+        self._indexes = indexes
+        places = [_places(index.rows) for index in indexes]
+        together = np.concatenate([np.zeros(0, dtype=np.uint64), *places])
+        self._order = np.argsort(together, kind="stable").astype(np.uint32)
+        self._places = together[self._order].data  # of which single items are taken faster
+        self._first_rows = np.cumsum([0, *(len(index.rows) for index in indexes)])
 
     @classmethod
     async def open(cls, store: Store, table: TensorTable, record: DeltaRecord) -> Self:
@@ -164,7 +172,17 @@ class DeltaPatches:
 
     def of(self, array: int, chunk: int) -> list[StoredPatch]:
         """The patches of a chunk: none, one, or one per writer that owns part of it."""
-        return self._found.get((array, chunk), [])
+        place = (array << 32) | chunk
+        first = bisect_left(self._places, place)
+        last = first
+        while last < len(self._places) and self._places[last] == place:
+            last += 1
+        return [self._stored(int(number)) for number in self._order[first:last]]
+
+    def _stored(self, number: int) -> StoredPatch:
+        pack = int(np.searchsorted(self._first_rows, number, "right")) - 1
+        index, row = self._indexes[pack], number - int(self._first_rows[pack])
+        return StoredPatch(index, row, int(index.offsets[row]), int(index.offsets[row + 1]))
 
     async def decode(self, stored: StoredPatch) -> Patch:
         """Fetch, check and decode one patch."""

@@ -194,6 +194,10 @@ class Reader:
         """Bring the tensors to ``version``, or to the newest one; see ``AsyncReader.sync``."""
         return self._loop.run(self._core.sync(version))
 
+    def verify(self) -> bool:
+        """Whether the tensors are exactly those of ``version``; see ``AsyncReader.verify``."""
+        return self._loop.run(self._core.verify())
+
 
 def _as_async(pause: SyncPause) -> Pause:
     @asynccontextmanager

@@ -149,6 +149,8 @@ def split_name(name: str) -> tuple[str, tuple[int, ...]]:
     if "*" in parts:
         return name, ()
     indexes = [part for part in parts if re.fullmatch("0|[1-9][0-9]{0,8}", part)]
+    if len(indexes) > 8:
+        return name, ()
     return ".".join("*" if part in indexes else part for part in parts), tuple(map(int, indexes))
 
 
@@ -244,7 +246,7 @@ def member_indexes(pattern: str, members: list[list[list[int]]]) -> list[tuple[i
     need(good and members, "bad_json", "a range of members")
     need(len({len(box) for box in members}) == 1, "bad_json", "boxes of different rank")
     total = sum(math.prod(high - low for low, high in box) for box in members)
-    need(total <= 2**22, "bad_json", "tensors of a table")
+    need(total <= 2**21, "bad_json", "tensors of a table")
     indexes = [at for box in members for at in product(*(range(low, high) for low, high in box))]
     ascend = all(one < two for one, two in pairwise(indexes))
     need(ascend and boxes(indexes) == members, "bad_json", "members are not in the boxes of DS020")
@@ -282,7 +284,9 @@ def decode_table(raw: bytes) -> Table:
         check_array(arrays[-1])
     keys = [(array.pattern, len(array.indexes[0]), array.dtype, array.shape) for array in arrays]
     names = [name for array in arrays for name in array.names()]
-    need(len(names) <= 2**22, "bad_json", "tensors of a table")
+    need(len(names) <= 2**21, "bad_json", "tensors of a table")
+    total = sum(len(array.pattern.encode()) * len(array.indexes) for array in arrays)
+    need(total <= 2**28, "bad_json", "bytes of all names")
     ascend = all(one < two for one, two in pairwise(keys))
     need(
         ascend and len(set(names)) == len(names),

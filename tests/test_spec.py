@@ -164,6 +164,10 @@ def test_the_table_of_limits_is_that_of_the_product() -> None:
         "elements of a chunk": power(limits.CHUNK_ELEMENTS),
         "chunks of an array": "2^32 − 1",
         "tensors of a table; axes; name": tensors,
+        "patterns of a table, each as often as it has members; indexes": (
+            f"{power(limits.NAMES_BYTES)} bytes; {limits.INDEXES}"
+        ),
+        "elements of an array, an extent of 0 counted as 1": "2^53 − 1",
         "slabs": str(limits.SLABS),
         "carried files; size of one": f"{limits.FILE_COUNT}; {binary(limits.FILE_BYTES)}",
         "key; segment of a key": f"{MAX_KEY_LENGTH}; {MAX_SEGMENT_LENGTH} characters",

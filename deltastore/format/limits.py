@@ -9,6 +9,7 @@ __all__ = [
     "FILE_BYTES",
     "FILE_COUNT",
     "FORMAT",
+    "INDEXES",
     "INVENTORY_BYTES",
     "INVENTORY_OBJECTS",
     "MAX_DEPTH",
@@ -16,6 +17,7 @@ __all__ = [
     "MAX_RANK",
     "METADATA_ENTRIES",
     "METADATA_TEXT",
+    "NAMES_BYTES",
     "NAME_BYTES",
     "OBJECT_BYTES",
     "PACKS_PER_VERSION",
@@ -55,7 +57,11 @@ CHUNK_ELEMENTS: Final = 1 << 20
 MAX_RANK: Final = 16
 NAME_BYTES: Final = 1024
 SLABS: Final = 4096
-TENSORS: Final = 1 << 22
+TENSORS: Final = 1 << 21
+NAMES_BYTES: Final = 1 << 28
+"""All patterns of a table together, each as often as it has members."""
+
+INDEXES: Final = 8
 
 METADATA_ENTRIES: Final = 64
 METADATA_TEXT: Final = 1024

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Final
 
+from deltastore.format.limits import INDEXES
+
 __all__ = ["INDEX_END", "PLACE", "Index", "MemberBox", "box_members", "join_name", "split_name"]
 
 Index = tuple[int, ...]
@@ -25,12 +27,14 @@ def split_name(name: str) -> tuple[str, Index]:
     """``model.layers.3.mlp.experts.17.up_proj.weight`` -> (``model.layers.*.mlp.experts.*...``, (3, 17)).
 
     Only canonical decimals below 10**9 are taken out: ``layers.03`` stays text. A name that has a component
-    ``*`` of its own stays whole, with no index.
+    ``*`` of its own, or more than 8 indexes, stays whole, with no index.
     """
     parts = name.split(".")
     if PLACE in parts:
         return name, ()
     index = tuple(int(part) for part in parts if _DECIMAL.fullmatch(part))
+    if len(index) > INDEXES:
+        return name, ()
     return ".".join(PLACE if _DECIMAL.fullmatch(part) else part for part in parts), index
 
 

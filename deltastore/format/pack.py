@@ -165,7 +165,10 @@ class PackIndex:
         if hashlib.sha256(data).digest()[:16] != bytes(row["check"]):
             raise CorruptError("bad_hash", f"{place} does not match its hash", where=self.where)
         elements = array.grid.box(chunk).elements
-        patch = decode_patch(data, int(row["encoding"]), array.element, elements, place)
+        try:
+            patch = decode_patch(data, int(row["encoding"]), array.element, elements, place)
+        except CorruptError as error:
+            raise CorruptError(error.code, str(error), where=self.where) from None
         if len(patch.positions) != int(row["count"]):
             raise CorruptError("bad_patch", f"{place} writes another count than its row", where=self.where)
         return patch

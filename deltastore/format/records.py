@@ -17,6 +17,7 @@ from deltastore.format.limits import (
     FILE_COUNT,
     INVENTORY_BYTES,
     INVENTORY_OBJECTS,
+    MAX_INTEGER,
     METADATA_ENTRIES,
     METADATA_TEXT,
     OBJECT_BYTES,
@@ -240,20 +241,25 @@ _KINDS: dict[str, type[BirthRecord | EpochRecord | DeltaRecord | AnchorRecord]] 
 
 
 class _Notes(Strict):
-    metadata: Metadata
+    metadata: Metadata = Field(default_factory=dict)
+    label: Label = ""
 
 
-class _Writer(Strict):
-    label: Label
-
-
-def check_metadata(metadata: Mapping[str, MetadataValue]) -> dict[str, MetadataValue]:
+def check_metadata(metadata: Mapping[str, object]) -> dict[str, MetadataValue]:
     """User metadata as a record can hold it; ``InputError("bad_argument")`` says what does not fit.
 
     Values are text, integers, booleans or None: a float has more than one spelling, so it goes in as text.
     """
+    for key, value in metadata.items():
+        if value is not None and not isinstance(value, str | int):
+            kind = type(value).__name__
+            raise InputError("bad_argument", f"metadata {key!r:.80} is a {kind}: write it as text")
+        if isinstance(value, int) and abs(value) > MAX_INTEGER:
+            raise InputError(
+                "bad_argument", f"metadata {key!r:.80} is beyond +-(2**53 - 1): write it as text"
+            )
     try:
-        return _Notes(metadata=dict(metadata)).metadata
+        return _Notes.model_validate({"metadata": dict(metadata)}).metadata
     except ValidationError as error:
         raise InputError("bad_argument", f"metadata does not fit a record: {first_problem(error)}") from None
 
@@ -261,7 +267,7 @@ def check_metadata(metadata: Mapping[str, MetadataValue]) -> dict[str, MetadataV
 def check_label(label: str) -> str:
     """A writer's label as an epoch record can hold it; ``InputError("bad_argument")`` if it cannot."""
     try:
-        return _Writer(label=label).label
+        return _Notes(label=label).label
     except ValidationError as error:
         raise InputError("bad_argument", f"not a writer's label: {first_problem(error)}") from None
 

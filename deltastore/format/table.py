@@ -20,7 +20,16 @@ from pydantic import Field, model_validator
 from deltastore.errors import InputError
 from deltastore.format.dtypes import DTYPES, Dtype
 from deltastore.format.grid import ChunkGrid
-from deltastore.format.limits import CHUNK_ELEMENTS, MAX_INTEGER, MAX_RANK, NAME_BYTES, SLABS, TENSORS
+from deltastore.format.limits import (
+    CHUNK_ELEMENTS,
+    INDEXES,
+    MAX_INTEGER,
+    MAX_RANK,
+    NAME_BYTES,
+    NAMES_BYTES,
+    SLABS,
+    TENSORS,
+)
 from deltastore.format.names import (
     INDEX_END,
     PLACE,
@@ -159,6 +168,8 @@ class TensorTable(Sealed):
     def _rules(self) -> Self:
         if sum(array.count for array in self.arrays) > TENSORS:
             raise ValueError(f"more than {TENSORS} tensors")
+        if sum(array.count * len(array.pattern.encode()) for array in self.arrays) > NAMES_BYTES:
+            raise ValueError(f"more than {NAMES_BYTES} bytes of names")
         keys = [array_order(array) for array in self.arrays]
         if keys != sorted(set(keys)):
             raise ValueError("arrays are not in order, or two are of one pattern, type and shape")
@@ -224,6 +235,8 @@ def _check_ranges(array: Array) -> None:
         raise ValueError("members are boxes of one length")
     if len(array.members[0]) not in (0, array.pattern.split(".").count(PLACE)):
         raise ValueError(f"pattern {array.pattern!r} does not take {len(array.members[0])} indexes")
+    if len(array.members[0]) > INDEXES:
+        raise ValueError(f"more than {INDEXES} indexes")
     if any(not low < high <= INDEX_END for box in array.members for low, high in box):
         raise ValueError(f"a member range is empty, or goes beyond {INDEX_END}")
     if array.count > TENSORS:

@@ -13,7 +13,7 @@ from deltastore.format.dtypes import Dtype
 from deltastore.format.grid import Box
 from deltastore.format.table import TensorSpec, TensorTable
 from deltastore.layout.fitting import check_tensors
-from deltastore.layout.memory import LiveTensors, bits_of, element_type, same_memory
+from deltastore.layout.memory import LiveTensors, bits_of, element_type, is_torch, same_memory
 
 __all__ = ["LiveWeights", "live_specs"]
 
@@ -72,6 +72,7 @@ class LiveWeights:
         check_tensors(table, specs)
         self._views = [[views[name] for name in array.names] for array in table.arrays]
         self._casts = [[casts.get(name) for name in array.names] for array in table.arrays]
+        self._places = [(name, tensor, _place(tensor)) for name, tensor in own.items() if is_torch(tensor)]
 
     @property
     def table(self) -> TensorTable:
@@ -81,6 +82,19 @@ class LiveWeights:
     def views(self, array: int) -> list[Bits]:
         """Every member of an array as a view of its live memory."""
         return self._views[array]
+
+    def check_in_place(self) -> None:
+        """``InputError("wrong_memory")`` when the memory of a torch tensor has been replaced meanwhile.
+
+        Offloading, resharding or moving a model does that; what is held here is then not the model any more.
+        """
+        for name, tensor, place in self._places:
+            if _place(tensor) != place:
+                raise InputError(
+                    "wrong_memory",
+                    f"tensor {name!r} has got other memory since it was given: open a new writer or reader",
+                    where=name,
+                )
 
     async def read(self, array: int, chunk: int) -> Bits:
         """The chunk's bits; a view of live memory where the chunk lies in one tensor."""
@@ -96,6 +110,10 @@ class LiveWeights:
     def _member(self, array: int, member: int, index: Index) -> Bits:
         caster = self._casts[array][member]
         return self._views[array][member][index] if caster is None else caster(index)
+
+
+def _place(tensor: Any) -> tuple[object, ...]:
+    return (tensor.device, tensor.data_ptr(), tensor.shape, tensor.stride())
 
 
 def _wanted(table: TensorTable, name: str) -> Dtype | None:
@@ -116,8 +134,8 @@ def _is_tied(view: Bits, views: dict[str, Bits]) -> bool:
 
 def _caster(tensor: Any, wanted: Dtype) -> Callable[[Index], Bits]:
     """Reads part of an F32 tensor as the bits of a narrower float, rounded to nearest even."""
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(tensor, torch.Tensor):
+    if is_torch(tensor):
+        torch = sys.modules["torch"]
         narrow = torch.bfloat16 if wanted.name == "BF16" else torch.float16
 
         def from_torch(index: Index) -> Bits:

@@ -15,7 +15,7 @@ import numpy as np
 from deltastore.errors import InputError
 from deltastore.format.dtypes import DTYPES, Dtype
 
-__all__ = ["LiveTensors", "bits_of", "element_type", "memory_of", "same_memory"]
+__all__ = ["LiveTensors", "bits_of", "element_type", "is_torch", "memory_of", "same_memory"]
 
 Bits = np.ndarray[Any, Any]
 LiveTensors = Mapping[str, Any]
@@ -44,14 +44,15 @@ _NAMES: Final = {
 }
 
 
-def _is_torch(tensor: object) -> bool:
+def is_torch(tensor: object) -> bool:
+    """Whether it is a torch tensor, without importing torch."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(tensor, torch.Tensor)
 
 
 def element_type(name: str, tensor: Any) -> Dtype:
     """The element type of a live tensor; ``InputError("wrong_dtype")`` where the format has none for it."""
-    dtype = tensor.dtype if _is_torch(tensor) else _numpy(name, tensor).dtype.name
+    dtype = tensor.dtype if is_torch(tensor) else _numpy(name, tensor).dtype.name
     spelled = str(dtype).removeprefix("torch.")
     if spelled not in _NAMES:
         raise InputError("wrong_dtype", f"tensor {name!r} has element type {spelled}", where=name)
@@ -64,7 +65,7 @@ def bits_of(name: str, tensor: Any) -> Bits:
     Raises ``InputError("wrong_memory")`` for memory that cannot be seen so: another device, a sharded or
     lazily conjugated tensor, foreign byte order.
     """
-    view = _torch_bits(name, tensor) if _is_torch(tensor) else _numpy_bits(name, tensor)
+    view = _torch_bits(name, tensor) if is_torch(tensor) else _numpy_bits(name, tensor)
     if _overlaps_itself(view):
         raise InputError(
             "wrong_memory", f"tensor {name!r} has elements that share memory: copy it first", where=name

@@ -12,7 +12,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 
 from deltastore.anchors.reading import AnchorWeights
-from deltastore.errors import CorruptError, DeltastoreError, NotFoundError, TornError
+from deltastore.errors import CorruptError, DeltastoreError, InputError, NotFoundError, TornError
 from deltastore.format.digest import digest_text
 from deltastore.format.records import AnchorRecord, DeltaRecord, Record, record_key
 from deltastore.format.table import TensorTable
@@ -120,17 +120,28 @@ class AsyncReader:
     async def sync(self, version: int | None = None) -> Synced:
         """Bring the live tensors to ``version``, or to the newest one.
 
-        Everything is fetched and checked first; only the writing happens inside the pause. Raises
-        ``CorruptError`` with the weights untouched when anything fetched is wrong, and ``TornError`` when
-        the writing itself failed. A reader that is torn is repaired by the next call.
+        A delta is fetched and checked first, and only its writing happens inside the pause: when anything
+        fetched is wrong, ``CorruptError`` leaves the weights untouched. A version stored whole (the first
+        one, unless the weights are a version already, and when there is no way by deltas) is written shard
+        by shard inside the pause. Whatever fails there leaves the reader torn (``TornError``, or the error
+        of the store); the next call repairs.
         """
         started = time.perf_counter()
         async with self._turn:
+            self._check_in_place()
             target = await self._target(version)
             before, tally = self.version, _Tally()
             await self._reach(target, tally)
         seconds = time.perf_counter() - started
         return Synced(target.version, before, tally.nbytes, tally.changed, seconds, tally.pause_seconds)
+
+    def _check_in_place(self) -> None:
+        """Weights in other memory than was given are of no known version, and not reached from here."""
+        try:
+            self._targets.weights.check_in_place()
+        except InputError:
+            self._give_up()
+            raise
 
     async def _target(self, version: int | None) -> Manifest:
         await self.poll()
@@ -138,12 +149,29 @@ class AsyncReader:
         if version is not None and version != target.version:
             target = await self._log.manifest(version, last=self._last)
         if target.table != self._table.sha256:
-            raise CorruptError(
-                "bad_chain",
-                f"version {target.version} has another tensor table: open a new reader",
+            await find_path(self._log, target)  # a delta with another table than its base is worse than that
+            raise InputError(
+                "bad_argument",
+                f"version {target.version} has another tensor table: open a new reader with its tensors",
                 where=record_key(target.slot),
             )
         return target
+
+    async def verify(self) -> bool:
+        """Whether the live weights are exactly those of ``version``; reads every element once.
+
+        A delta notices most foreign writes to the elements that it changes, and none to others: this
+        notices all. After False the reader is torn, and the next ``sync`` repairs.
+        """
+        async with self._turn:
+            self._check_in_place()
+            if self._standing is not None and not await self._holds(self._standing):
+                self._give_up()
+            return self._standing is not None
+
+    def _give_up(self) -> None:
+        """The weights are of no version, and no delta leads to one: the next way is an anchor's."""
+        self._standing, self._torn, self._half_written = None, True, None
 
     async def _reach(self, target: Manifest, tally: _Tally) -> None:
         if self._torn:
@@ -187,7 +215,7 @@ class AsyncReader:
     async def _doubt(self, base: Manifest) -> None:
         """A delta did not fit: is it the delta that is wrong, or the live weights?"""
         if not await self._holds(base):
-            self._standing, self._torn = None, True
+            self._give_up()
 
     async def _holds(self, record: Manifest) -> bool:
         """Whether the live weights have the digest of that version; reads every element."""
@@ -198,6 +226,7 @@ class AsyncReader:
         record = staged.record
         async with self._pause():
             begun = time.perf_counter()
+            self._check_in_place()
             self._standing, self._torn, self._half_written = None, True, record
             try:
                 staged.apply(self._targets)
@@ -222,7 +251,8 @@ class AsyncReader:
         anchor = await AnchorWeights.open(self._store, record.version, record.anchor, self._table)
         async with self._pause():
             begun = time.perf_counter()
-            self._standing, self._torn, self._half_written = None, True, None
+            self._check_in_place()
+            self._give_up()
             async for array, _, box, bits in chunks_of(anchor):
                 self._targets.write(array, box, bits)
             found = digest_text(await digest_of(self._targets.weights))

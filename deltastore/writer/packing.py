@@ -10,7 +10,7 @@ from typing import Final
 from deltastore.detect.changes import ChunkChange, Detector
 from deltastore.errors import InputError
 from deltastore.format.digest import MODULUS, Digester
-from deltastore.format.limits import PACK_BYTES
+from deltastore.format.limits import PACK_BYTES, PACKS_PER_VERSION, ROWS_PER_PACK
 from deltastore.format.pack import Pack, PackBuilder, pack_key
 from deltastore.format.patch import encode_patch
 from deltastore.format.records import PackRef
@@ -26,6 +26,11 @@ _MAX_TARGET: Final = PACK_BYTES // 2
 """So that a pack is within its limit when its last patch crosses the target."""
 
 Progress = Callable[[int], None]
+
+
+def _target(target_bytes: int, packs: int) -> int:
+    """The target of the next pack: it doubles along the way, so that no version runs out of packs."""
+    return min(target_bytes << (packs * 4 // PACKS_PER_VERSION), _MAX_TARGET)
 
 
 def check_pack_bytes(pack_bytes: int) -> None:
@@ -105,7 +110,7 @@ async def upload_changes(
     try:
         async for change in detector.changes():
             _add(builder, change, table, digester, result)
-            if builder.size >= target_bytes:
+            if builder.size >= _target(target_bytes, len(result.packs)) or len(builder) >= ROWS_PER_PACK:
                 await _close(builder, uploader, result, progress)
                 builder = PackBuilder(version, bytes.fromhex(nonce))
         if len(builder):

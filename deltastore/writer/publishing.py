@@ -111,6 +111,7 @@ class AsyncWriter:
         started = time.perf_counter()
         notes = check_metadata({**(metadata or {}), **({} if step is None else {"step": step})})
         async with self._turn:
+            self._live.check_in_place()
             if self._epoch.in_doubt:
                 await self._settle()
             whole = anchor or self._base is None

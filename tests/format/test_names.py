@@ -6,6 +6,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from deltastore.format.limits import INDEXES
 from deltastore.format.names import Index, box_members, join_name, split_name
 
 DIGITS = "0123456789"
@@ -120,8 +121,12 @@ def test_a_full_product_is_one_box() -> None:
 
 
 def test_a_name_with_as_many_indexes_as_a_name_can_have() -> None:
-    name = ".".join("0" * 512)
-    pattern, index = split_name(name)
-    assert index == (0,) * 512
-    assert box_members([index]) == (((0, 1),) * 512,)
-    assert join_name(pattern, index) == name
+    name = ".".join("0" * INDEXES)
+    assert split_name(name) == (".".join("*" * INDEXES), (0,) * INDEXES)
+    assert join_name(*split_name(name)) == name
+
+
+def test_a_name_with_more_indexes_is_its_own_pattern() -> None:
+    for count in (INDEXES + 1, 512):
+        name = ".".join("0" * count)
+        assert split_name(name) == (name, ())

@@ -226,11 +226,22 @@ def test_a_newer_format_is_told_before_anything_else() -> None:
         {"pattern": "a.*", "members": [[[0, 1]] * 5000]},
         {"pattern": "a" + ".*" * 511, "members": [[[0, 10**9]] * 511]},
         {"pattern": "a.*", "members": [[[0, TENSORS + 1]]]},
+        {"pattern": "a" + ".*" * 511, "members": [[[0, 2]] * 14 + [[0, 1]] * 497]},
+        {"pattern": "a" * 1000 + ".*", "members": [[[0, 1 << 19]]]},
         {"pattern": "a" + ".*" * 5000, "members": [[[0, 1]] * 5000]},
         {"shape": [8] * 100_000},
         {"chunk": [1] * 100_000},
     ],
-    ids=["more indexes than stars", "a huge product", "too many members", "a long pattern", "axes", "chunks"],
+    ids=[
+        "more indexes than stars",
+        "a huge product",
+        "too many members",
+        "more than eight indexes",
+        "many long names",
+        "a long pattern",
+        "axes",
+        "chunks",
+    ],
 )
 def test_a_table_that_claims_a_lot_is_refused_before_it_is_unfolded(changes: Fields) -> None:
     data = table_bytes([array(**changes)])

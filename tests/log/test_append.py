@@ -18,7 +18,6 @@ from tests.doubles.stores import (
     contents,
     fail_always,
     fail_once,
-    failure,
     memory_store,
 )
 
@@ -195,4 +194,3 @@ async def test_an_appended_record_is_put_once() -> None:
     store = WatchedStore(memory_store(), before=seen.append)
     await born(store)
     assert [(call.operation, call.key) for call in seen] == [("put_if_absent", record_key(0))]
-    assert failure("x").code == "store_failed"

@@ -9,7 +9,7 @@ import pytest
 
 from deltastore.errors import CorruptError, NotFoundError, UnsupportedError
 from deltastore.format.records import record_key
-from deltastore.reader.following import AsyncReader, open_reader
+from deltastore.reader.following import open_reader
 from deltastore.stores.local import LocalStore
 from deltastore.validate import validate
 from tests.doubles.forging import append_foreign, change_record
@@ -243,7 +243,3 @@ async def test_hostile_values_one_after_another() -> None:
         await trainer.publish()
         await engine.reader.sync()
         assert engine.wrong(trainer.history) == []
-
-
-def test_the_reader_is_made_by_open_reader_only() -> None:
-    assert "open_reader" in (AsyncReader.__doc__ or "")

@@ -1,21 +1,16 @@
-"""Publishing: what is committed, under which number and with which notes, and that it is the model."""
+"""Publishing: what is committed is the model to the bit, and nothing of it is visible before all is."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 import pytest
 
-from deltastore.errors import ConflictError, InputError
-from deltastore.format.limits import MAX_INTEGER
 from deltastore.format.pack import pack_key
 from deltastore.format.records import AnchorRecord, DeltaRecord
 from deltastore.log import Log
 from deltastore.stream import AsyncStream
 from deltastore.validate import validate
-from deltastore.writer.publishing import open_writer
-from tests.doubles.models import bf16, bits, cut_table, differing, every_dtype, small_model, tiny_model
+from tests.doubles.models import bf16, bits, every_dtype, small_model, tiny_model
 from tests.doubles.stores import WatchedStore, contents, memory_store
 from tests.doubles.training import Engine, Trainer
 
@@ -124,160 +119,6 @@ class TestVersions:
         engine = await Engine.start(trainer.store, trainer.model)
         await engine.reader.sync(1)
         assert engine.wrong(trainer.history) == []
-
-
-class TestPacks:
-    """How changes become packs."""
-
-    @pytest.mark.parametrize("slabs", [0, 2])
-    async def test_small_packs_and_one_large_one_are_the_same_version(self, slabs: int) -> None:
-        histories = []
-        for pack_bytes in (1, 300, 1 << 20):
-            model = small_model()
-            table = cut_table(model, 10, slabs)
-            trainer = await Trainer.create(memory_store(), model, table=table, pack_bytes=pack_bytes)
-            await trainer.step(60)
-            record = await Log(trainer.store).manifest(1)
-            assert isinstance(record, DeltaRecord)
-            histories.append((len(record.packs), record.digest, sum(pack.rows for pack in record.packs)))
-            engine = await Engine.start(trainer.store, model)
-            await engine.reader.sync()
-            assert engine.wrong(trainer.history) == []
-            assert (await validate(trainer.store)).ok
-        packs, digests, rows = zip(*histories, strict=True)
-        assert packs[0] == rows[0] > packs[1] > packs[2] == 1
-        assert len(set(digests)) == len(set(rows)) == 1
-
-    @pytest.mark.spec("DS042")
-    async def test_packs_ascend_by_slab_without_overlap(self) -> None:
-        model = small_model()
-        trainer = await Trainer.create(memory_store(), model, table=cut_table(model, 8, 3), pack_bytes=200)
-        await trainer.step(80)
-        record = await Log(trainer.store).manifest(1)
-        assert isinstance(record, DeltaRecord)
-        edges = [slab for pack in record.packs for slab in pack.slabs]
-        assert edges == sorted(edges)
-        assert edges[0] == 0
-        assert edges[-1] == 3
-
-    async def test_progress_counts_every_byte(self, trainer: Trainer) -> None:
-        seen: list[int] = []
-        trainer.model["norm"][0] = bf16(3)
-        trainer.model["layers.1.weight"][0, 0] = bf16(5)
-        published = await trainer.writer.publish(progress=seen.append)
-        assert len(seen) == 2
-        assert sum(seen) == published.nbytes
-
-    @pytest.mark.parametrize("pack_bytes", [0, -1, (1 << 30) + 1, 1.5, True])
-    async def test_an_impossible_pack_size_is_refused_before_anything(
-        self, trainer: Trainer, pack_bytes: Any
-    ) -> None:
-        before = await contents(trainer.store)
-        with pytest.raises(InputError) as caught:
-            await open_writer(trainer.store, trainer.model, pack_bytes=pack_bytes)
-        assert caught.value.code == "bad_argument"
-        assert await contents(trainer.store) == before
-
-
-class TestNumbers:
-    """Version numbers."""
-
-    @pytest.mark.spec("DS054")
-    async def test_gaps_are_allowed(self, trainer: Trainer) -> None:
-        assert (await trainer.step(version=5)).version == 5
-        assert (await trainer.step()).version == 6
-        assert (await trainer.step(version=1000)).version == 1000
-        engine = await Engine.start(trainer.store, trainer.model)
-        await engine.reader.sync()
-        assert engine.wrong(trainer.history) == []
-        assert (await validate(trainer.store)).ok
-
-    @pytest.mark.spec("DS054")
-    @pytest.mark.parametrize("anchor", [False, True])
-    async def test_not_above_the_tip_is_refused_and_loses_nothing(
-        self, trainer: Trainer, anchor: bool
-    ) -> None:
-        await trainer.step(version=4)
-        before = await contents(trainer.store)
-        for version in (4, 3, 0):
-            with pytest.raises(ConflictError, match="take 5 or more") as caught:
-                await trainer.step(version=version, anchor=anchor)
-            assert caught.value.code == "version_taken"
-        assert await contents(trainer.store) == before
-        published = await trainer.publish()
-        assert (published.version, published.kind) == (5, "delta")
-        engine = await Engine.start(trainer.store, trainer.model)
-        await engine.reader.sync()
-        assert engine.wrong(trainer.history) == []
-
-    @pytest.mark.parametrize("version", [-1, 2**53, 1.0, "7", True])
-    async def test_what_is_no_version_is_refused(self, trainer: Trainer, version: Any) -> None:
-        with pytest.raises(InputError) as caught:
-            await trainer.publish(version=version)
-        assert caught.value.code == "bad_argument"
-
-    async def test_the_last_number_of_all(self, trainer: Trainer) -> None:
-        await trainer.step(version=MAX_INTEGER)
-        with pytest.raises((InputError, ConflictError)):
-            await trainer.step()
-        engine = await Engine.start(trainer.store, trainer.model)
-        await engine.reader.sync()
-        assert engine.reader.version == MAX_INTEGER
-
-
-class TestMetadata:
-    """The user's notes."""
-
-    async def test_notes_come_back_as_given(self, trainer: Trainer) -> None:
-        notes = {
-            "lr": "1e-6",
-            "tokens": 10**15,
-            "eval": True,
-            "none": None,
-            "ünïcode"[:0] + "name": 'é\n"\\\x01',
-        }
-        await trainer.step(step=17, metadata=notes)
-        record = await Log(trainer.store).manifest(1)
-        assert record.metadata == {**notes, "step": 17}
-        assert (await validate(trainer.store)).ok
-
-    @pytest.mark.parametrize(
-        "notes",
-        [
-            {"a b": 1},
-            {"": 1},
-            {"x" * 65: 1},
-            {"x": "y" * 1025},
-            {"x": 0.5},
-            {"x": 2**53},
-            {"x": [1]},
-            {"x": b"1"},
-            {"x": np.int64(3)},
-            {"x": "\ud800"},
-            {f"k{number}": 1 for number in range(65)},
-            {3: 1},
-        ],
-    )
-    @pytest.mark.parametrize("anchor", [False, True])
-    async def test_notes_that_do_not_fit_are_refused_and_lose_nothing(
-        self, trainer: Trainer, notes: Any, anchor: bool
-    ) -> None:
-        before = await contents(trainer.store)
-        with pytest.raises(InputError) as caught:
-            await trainer.step(metadata=notes, anchor=anchor)
-        assert caught.value.code == "bad_argument"
-        assert await contents(trainer.store) == before
-        assert (await trainer.publish()).kind == "delta"
-        assert differing(trainer.history[1], trainer.model) == []
-
-    @pytest.mark.parametrize("label", ["x" * 201, "\ud800", None, 3])
-    async def test_a_label_that_does_not_fit_fences_nobody(self, trainer: Trainer, label: Any) -> None:
-        before = await contents(trainer.store)
-        with pytest.raises(InputError) as caught:
-            await open_writer(trainer.store, trainer.model, label=label)
-        assert caught.value.code == "bad_argument"
-        assert await contents(trainer.store) == before
-        await trainer.step()
 
 
 class TestAnchors:

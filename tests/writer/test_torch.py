@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 
+from deltastore.errors import InputError
 from deltastore.layout.memory import bits_of
 from deltastore.reader.following import open_reader
 from deltastore.stream import AsyncStream
@@ -81,6 +83,25 @@ async def test_every_tensor_is_followed() -> None:
 
 def differing_bits(engine: Torch, wanted: Bits) -> list[str]:
     return differing(bits(engine), wanted)
+
+
+@pytest.mark.parametrize("how", ["clone", "other shape"])
+async def test_a_parameter_whose_memory_was_replaced(how: str) -> None:
+    """What the writer would see has stopped to change, whatever the optimizer does: never zero changes."""
+    parameter = torch.nn.Parameter(torch.zeros(4, 6))
+    store = memory_store()
+    await AsyncStream.create(store, {"w": parameter})
+    writer = await open_writer(store, {"w": parameter})
+    parameter.data.add_(1)
+    assert (await writer.publish()).changed == 24
+    data = parameter.data
+    parameter.data = data.clone() if how == "clone" else data[:2]
+    for anchor in (False, True):
+        with pytest.raises(InputError, match="other memory") as caught:
+            await writer.publish(anchor=anchor)
+        assert (caught.value.code, caught.value.where) == ("wrong_memory", "w")
+    parameter.data = data
+    assert (await writer.publish()).changed == 0
 
 
 async def test_training_with_an_optimizer() -> None:
