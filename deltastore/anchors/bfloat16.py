@@ -13,10 +13,17 @@ from typing import Any, ClassVar, Final, Literal, Self, overload
 
 import ml_dtypes
 import numpy as np
+import zarr.dtype
+import zarr.errors
 from zarr.core.dtype.common import HasEndianness, HasItemSize
-from zarr.dtype import DataTypeValidationError, ZDType, data_type_registry
+from zarr.dtype import ZDType, data_type_registry
 
-__all__ = ["BFloat16", "register"]
+__all__ = ["BFloat16", "DataTypeValidationError", "register"]
+
+# zarr-python moved it after 3.1, and warns of the old place.
+DataTypeValidationError: Final[type[Exception]] = (
+    vars(zarr.errors).get("DataTypeValidationError") or zarr.dtype.DataTypeValidationError
+)
 
 _NATIVE: Final[np.dtype[Any]] = np.dtype(ml_dtypes.bfloat16)
 _NAMED: Final = {"NaN": 0x7FC0, "Infinity": 0x7F80, "-Infinity": 0xFF80}

@@ -11,9 +11,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 import zarr
-from zarr.dtype import DataTypeValidationError, data_type_registry
+from zarr.dtype import data_type_registry
 
-from deltastore.anchors.bfloat16 import BFloat16, register
+from deltastore.anchors.bfloat16 import BFloat16, DataTypeValidationError, register
 
 TYPE = BFloat16()
 
