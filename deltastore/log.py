@@ -17,6 +17,7 @@ from deltastore.format.records import (
     BirthRecord,
     DeltaRecord,
     EpochRecord,
+    FileRef,
     Record,
     parse_record,
     record_key,
@@ -137,6 +138,13 @@ class Log:
             if isinstance(record, AnchorRecord | DeltaRecord):
                 return record
         return None
+
+    async def carried_files(self, last: Record) -> tuple[FileRef, ...]:
+        """The files that the newest anchor at or before ``last`` carries."""
+        async for record in self.backwards(last):
+            if isinstance(record, AnchorRecord):
+                return record.files
+        return ()
 
     async def manifest(self, version: int, *, last: Record | None = None) -> Manifest:
         """The manifest of ``version``; ``NotFoundError("no_version")`` names the versions there are."""

@@ -16,6 +16,7 @@ import numpy as np
 
 from deltastore.anchors.reading import AnchorWeights
 from deltastore.errors import CorruptError, NotFoundError
+from deltastore.format.digest import MODULUS
 from deltastore.format.limits import TABLE_BYTES
 from deltastore.format.pack import PackIndex, index_bytes, pack_key
 from deltastore.format.patch import Patch
@@ -169,6 +170,12 @@ class DeltaPatches:
         return cls(
             store, table, [await fetch_pack_index(store, record, pack, table) for pack in record.packs]
         )
+
+    @property
+    def difference(self) -> int:
+        """By how much the delta changes the digest, as its indexes say; mod 2**64."""
+        sums = [int(index.rows["difference"].sum(dtype=np.uint64)) for index in self._indexes]
+        return sum(sums) % MODULUS
 
     def of(self, array: int, chunk: int) -> list[StoredPatch]:
         """The patches of a chunk: none, one, or one per writer that owns part of it."""

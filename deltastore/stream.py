@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import time
 from collections.abc import AsyncIterator
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
-from deltastore.errors import InputError
+from deltastore.errors import InputError, NotFoundError
 from deltastore.format.records import Record
 from deltastore.layout.cutting import plain_table
 from deltastore.layout.live import LiveWeights, live_specs
-from deltastore.layout.memory import LiveTensors
+from deltastore.layout.memory import LiveTensors, check_named
 from deltastore.log import Log, Manifest
 from deltastore.reader.following import AsyncReader, Pause, open_reader
 from deltastore.replay import ReplayedWeights, find_path, read_table
@@ -22,6 +25,8 @@ from deltastore.writer.versions import Metadata
 from deltastore.writer.whole import create_stream
 
 __all__ = ["AsyncStream"]
+
+_LOOK_SECONDS: Final = 0.1
 
 
 class AsyncStream:
@@ -36,16 +41,29 @@ class AsyncStream:
         self._log = Log(store)
 
     @classmethod
-    async def open(cls, url: str | Store) -> Self:
-        """The stream at ``url`` (``file://``, ``memory://``, or a path); ``NotFoundError("no_stream")``."""
+    async def open(cls, url: str | os.PathLike[str] | Store, *, wait: float = 0.0) -> Self:
+        """The stream at ``url`` (``file://``, ``memory://``, or a path).
+
+        ``wait``: for so many seconds it may yet be made, and get its first version. Raises
+        ``NotFoundError``: ``no_stream``, or after waiting in vain ``no_version``.
+        """
         stream = cls(url if isinstance(url, Store) else open_store(url))
+        deadline = time.monotonic() + wait
+        while wait > 0:
+            try:
+                await stream.newest()
+                return stream
+            except NotFoundError:
+                if time.monotonic() >= deadline:
+                    raise
+            await asyncio.sleep(_LOOK_SECONDS)
         await stream._log.birth()
         return stream
 
     @classmethod
     async def create(
         cls,
-        url: str | Store,
+        url: str | os.PathLike[str] | Store,
         tensors: LiveTensors,
         *,
         cast: str | None = None,
@@ -57,6 +75,7 @@ class AsyncStream:
         ``cast="BF16"`` stores F32 tensors as BF16, rounded to nearest even. Raises
         ``ConflictError("exists")`` where there is a stream already.
         """
+        check_named(tensors)
         if not tensors:
             raise InputError("bad_argument", "a stream needs at least one tensor: none were given")
         stream = cls(url if isinstance(url, Store) else open_store(url))

@@ -7,10 +7,12 @@ writers and readers that it makes. Inside a running event loop, use ``AsyncStrea
 from __future__ import annotations
 
 import asyncio
+import os
+import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractContextManager, asynccontextmanager
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, SupportsIndex, TypeVar
 
 from deltastore.errors import InputError
 from deltastore.format.records import Record
@@ -30,10 +32,11 @@ SyncPause = Callable[[], AbstractContextManager[Any]]
 
 
 class _Loop:
-    """Runs coroutines to their end, one at a time."""
+    """Runs coroutines to their end, one at a time, for one thread at a time."""
 
     def __init__(self) -> None:
         self._runner = asyncio.Runner()
+        self._in_use = threading.Lock()
         self.closed = False
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
@@ -45,7 +48,16 @@ class _Loop:
             raise InputError(
                 "bad_argument", "an event loop is running here: use deltastore.AsyncStream, and await it"
             )
-        return self._runner.run(work)
+        # Else the loop would take the work on, raise here, and do it all the same later.
+        if not self._in_use.acquire(blocking=False):
+            work.close()
+            raise InputError(
+                "bad_argument", "another thread is using this stream: open a stream for each thread"
+            )
+        try:
+            return self._runner.run(work)
+        finally:
+            self._in_use.release()
 
     def close(self) -> None:
         self.closed = True
@@ -63,7 +75,8 @@ def _inside_a_loop() -> bool:
 class Stream:
     """One policy's sequence of versions. Made by ``deltastore.open`` and ``deltastore.create``.
 
-    Close it, or use it as a context manager; its writers and readers end with it.
+    Close it, or use it as a context manager; its writers and readers end with it. One thread at a time may
+    use it and them: a call while another is running is refused, and has done nothing.
     """
 
     def __init__(self, core: AsyncStream, loop: _Loop) -> None:
@@ -150,7 +163,7 @@ class Writer:
         self,
         *,
         version: int | None = None,
-        step: int | None = None,
+        step: SupportsIndex | None = None,
         metadata: Metadata | None = None,
         anchor: bool = False,
     ) -> Published:
@@ -217,13 +230,17 @@ def _started(work: Callable[[], Coroutine[Any, Any, AsyncStream]]) -> Stream:
         raise
 
 
-def open(url: str | Store) -> Stream:
-    """The stream at ``url`` (``file://``, ``memory://``, or a path); ``NotFoundError("no_stream")``."""
-    return _started(lambda: AsyncStream.open(url))
+def open(url: str | os.PathLike[str] | Store, *, wait: float = 0.0) -> Stream:
+    """The stream at ``url`` (``file://``, ``memory://``, or a path).
+
+    ``wait``: for so many seconds it may yet be made, and get its first version. Raises ``NotFoundError``:
+    ``no_stream``, or after waiting in vain ``no_version``.
+    """
+    return _started(lambda: AsyncStream.open(url, wait=wait))
 
 
 def create(
-    url: str | Store,
+    url: str | os.PathLike[str] | Store,
     tensors: LiveTensors,
     *,
     cast: str | None = None,

@@ -16,7 +16,7 @@ def follow(url: str, until: int) -> None:
     """Keep a network at the newest version, up to version ``until``."""
     model = torch.nn.Sequential(torch.nn.Linear(64, 512), torch.nn.ReLU(), torch.nn.Linear(512, 64))
     model.to(torch.bfloat16)
-    with deltastore.open(url) as stream:
+    with deltastore.open(url, wait=60) as stream:
         reader = stream.reader(model.state_dict())
         while reader.version is None or reader.version < until:
             if not reader.wait(timeout=60):

@@ -38,7 +38,8 @@ LATEST: Final = "latest"
 StreamUrl = Annotated[
     str,
     typer.Argument(
-        metavar="URL", help="Where the stream is: file:///abs/path, memory://name, or a path with a slash."
+        metavar="URL",
+        help="Where the stream is: file:///abs/path, memory://name, or a path that starts with / or ./.",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout, and nothing else there.")]

@@ -42,13 +42,16 @@ def publish(
 ) -> None:
     """Publish a checkpoint as the next version.
 
-    CKPT must have exactly the stream's tensors; what changed since the newest version is stored. This begins
-    a new epoch: a trainer that is still publishing to the stream is fenced and fails.
+    CKPT must have exactly the stream's tensors; what changed since the newest version is stored. Other files
+    are not: the stream keeps those that init carried. This begins a new epoch: a trainer that is still
+    publishing to the stream is fenced and fails.
     """
     import asyncio
 
     from deltastore.cli.progress import progress_bar
+    from deltastore.log import Log
     from deltastore.stores.open import open_store
+    from deltastore.writer.carrying import changed_files
     from deltastore.writer.from_checkpoint import publish_checkpoint
 
     output = Output(as_json=as_json)
@@ -56,14 +59,19 @@ def publish(
     by = parse_label(label)
     store = open_store(url)
 
-    async def run() -> Published:
+    async def run() -> tuple[Published, tuple[str, ...]]:
         async with store:
+            log = Log(store)
+            stale = await changed_files(checkpoint, await log.carried_files(await log.tip()))
             with progress_bar(f"reading {checkpoint}") as progress:
-                return await publish_checkpoint(
+                published = await publish_checkpoint(
                     store, checkpoint, version=version, metadata=notes, label=by, progress=progress
                 )
+            return published, stale
 
-    published = asyncio.run(run())
+    published, stale = asyncio.run(run())
+    for name in stale:
+        output.warn(f"{name} is not what the stream carries, and was not published")
     output.result({"url": store.url, **_facts(published)}, _line(published))
 
 

@@ -14,10 +14,14 @@ __all__ = ["Difference", "compare"]
 
 
 async def compare(new: Weights, old: Weights) -> AsyncIterator[ChunkChange]:
-    """Every chunk that differs, in pack order. One chunk of each is in memory at a time."""
+    """Every chunk that differs, in pack order. One chunk of each is in memory at a time.
+
+    Every chunk of ``new`` is read exactly once, into memory of its own: weights that move meanwhile make a
+    version that mixes two moments, but never one that contradicts itself.
+    """
     table = new.table
     for slab, array, chunk in table.chunk_order().tolist():
-        after = await new.read(array, chunk)
+        after = np.array(await new.read(array, chunk), order="C")
         before = await old.read(array, chunk)
         positions = changed_positions(before, after)
         if len(positions):
@@ -28,7 +32,7 @@ async def compare(new: Weights, old: Weights) -> AsyncIterator[ChunkChange]:
                 box=table.arrays[array].grid.box(chunk),
                 positions=positions,
                 old=np.ascontiguousarray(before).reshape(-1)[positions],
-                new=np.ascontiguousarray(after).reshape(-1)[positions],
+                new=after.reshape(-1)[positions],
                 whole=after,
             )
 

@@ -27,7 +27,7 @@ def check_tensors(table: TensorTable, tensors: Iterable[TensorSpec]) -> None:
         return
     missing = [name for name in table.places if name not in given]
     message = (
-        f"tensor {missing[0]!r} of the stream is not given, nor are {len(missing) - 1} others: "
+        f"tensor {missing[0]!r} of the stream is not given: "
         f"{len(given)} of {len(table.places)} tensors are there; give all of them"
     )
     raise InputError("missing_tensor", message, where=missing[0])
@@ -48,6 +48,6 @@ def _check_tensor(table: TensorTable, tensor: TensorSpec) -> None:
     if tensor.dtype != array.element:
         message = (
             f"tensor {tensor.name!r} is {tensor.dtype.name} where the stream has {array.dtype}; "
-            "cast it, or make a new stream"
+            "cast it (cast=True does, from F32), or make a new stream"
         )
         raise InputError("wrong_dtype", message, where=tensor.name)

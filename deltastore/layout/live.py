@@ -13,7 +13,7 @@ from deltastore.format.dtypes import Dtype
 from deltastore.format.grid import Box
 from deltastore.format.table import TensorSpec, TensorTable
 from deltastore.layout.fitting import check_tensors
-from deltastore.layout.memory import LiveTensors, bits_of, element_type, is_torch, same_memory
+from deltastore.layout.memory import LiveTensors, bits_of, check_named, element_type, is_torch, same_memory
 
 __all__ = ["LiveWeights", "live_specs"]
 
@@ -25,11 +25,13 @@ _NOT_IN_NUMPY = frozenset({"BF16", "F8_E4M3", "F8_E5M2", "F8_E4M3FNUZ", "F8_E5M2
 
 def live_specs(tensors: LiveTensors, *, cast: str | None = None) -> list[TensorSpec]:
     """What a new stream of these tensors would hold; F32 tensors become ``cast`` where that is given."""
+    check_named(tensors)
+    target = None if cast is None else _cast_target(cast)
     specs = []
     for name, tensor in tensors.items():
         dtype = element_type(name, tensor)
-        if cast is not None and dtype.name == "F32":
-            dtype = _cast_target(cast)
+        if target is not None and dtype.name == "F32":
+            dtype = target
         specs.append(TensorSpec(name, tuple(tensor.shape), dtype))
     return specs
 
@@ -52,6 +54,7 @@ class LiveWeights:
     """
 
     def __init__(self, table: TensorTable, tensors: LiveTensors, *, cast: bool = False) -> None:
+        check_named(tensors)
         self._table = table
         own = {name: tensor for name, tensor in tensors.items() if name in table.places}
         views = {name: bits_of(name, tensor) for name, tensor in own.items()}

@@ -15,7 +15,7 @@ import numpy as np
 from deltastore.errors import InputError
 from deltastore.format.dtypes import DTYPES, Dtype
 
-__all__ = ["LiveTensors", "bits_of", "element_type", "is_torch", "memory_of", "same_memory"]
+__all__ = ["LiveTensors", "bits_of", "check_named", "element_type", "is_torch", "memory_of", "same_memory"]
 
 Bits = np.ndarray[Any, Any]
 LiveTensors = Mapping[str, Any]
@@ -42,6 +42,16 @@ _NAMES: Final = {
     "float8_e5m2fnuz": "F8_E5M2FNUZ",
     "float8_e8m0fnu": "F8_E8M0",
 }
+
+
+def check_named(tensors: object) -> None:
+    """``InputError("bad_argument")`` unless it is a mapping whose keys are names."""
+    if not isinstance(tensors, Mapping):
+        kind = type(tensors).__name__
+        raise InputError("bad_argument", f"tensors are a mapping of names to tensors, not a {kind}")
+    for name in tensors:
+        if not isinstance(name, str):
+            raise InputError("bad_argument", f"a tensor's name is text, not {name!r:.80}")
 
 
 def is_torch(tensor: object) -> bool:

@@ -144,6 +144,8 @@ class AsyncReader:
             raise
 
     async def _target(self, version: int | None) -> Manifest:
+        if version is not None and (isinstance(version, bool) or not isinstance(version, int)):
+            raise InputError("bad_argument", f"a version is an integer, not {version!r:.80}")
         await self.poll()
         target = self._newest
         if version is not None and version != target.version:

@@ -20,13 +20,17 @@ _BAD_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})", re.ASCII)
 _FORMS: Final = "file:///abs/path, memory://name, or a path that starts with / or ./"
 
 
-def open_store(url: str) -> Store:
+def open_store(url: str | os.PathLike[str]) -> Store:
     """Return the store that ``url`` names. Nothing is read, written or created before the first operation.
 
     ``file:///abs/path`` (percent-encoded; the host may be ``localhost``) and a plain path that starts with
     ``/``, ``./`` or ``../`` give a :class:`LocalStore`; ``memory://name`` gives a :class:`MemoryStore`.
-    Raises ``InputError("bad_url")`` for anything else.
+    So does any :class:`os.PathLike`. Raises ``InputError("bad_url")`` for anything else.
     """
+    if isinstance(url, os.PathLike):
+        return LocalStore(Path(url))
+    if not isinstance(url, str):
+        raise InputError("bad_url", f"a store is named by a URL or a path, not by a {type(url).__name__}")
     if "\0" in url:
         raise InputError("bad_url", "the URL of the store holds a NUL character; give it without")
     match = _SCHEME.match(url)

@@ -10,7 +10,7 @@ from deltastore.errors import CorruptError, NotFoundError
 from deltastore.format.records import AnchorRecord, DeltaRecord, EpochRecord, Record, record_key
 from deltastore.log import Log, Manifest
 from deltastore.stores.base import Store
-from deltastore.validate.report import Findings
+from deltastore.validate.report import BAD_OBJECT, Findings
 
 __all__ = ["ChainState", "check_chain"]
 
@@ -73,7 +73,7 @@ async def check_chain(store: Store, findings: Findings) -> ChainState:
     try:
         async for record in Log(store).forwards():
             state.observe(record)
-    except CorruptError as error:
+    except BAD_OBJECT as error:
         findings.add(error)
         return state
     except NotFoundError:

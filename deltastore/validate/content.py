@@ -18,7 +18,7 @@ from deltastore.log import Manifest
 from deltastore.replay import checked_index, fetch_pack_index, read_table
 from deltastore.stores.base import Store
 from deltastore.stores.named import fetch_named
-from deltastore.validate.report import Findings
+from deltastore.validate.report import BAD_OBJECT, Findings
 
 __all__ = ["check_content"]
 
@@ -38,7 +38,7 @@ async def check_content(store: Store, manifests: list[Manifest], findings: Findi
                 await _check_delta(store, manifest, table, findings)
             else:
                 await _check_anchor(store, manifest, findings)
-        except CorruptError as error:
+        except BAD_OBJECT as error:
             findings.add(error, manifest.version)
 
 
@@ -59,7 +59,7 @@ async def _check_delta(store: Store, record: DeltaRecord, table: TensorTable, fi
     for pack in record.packs:
         try:
             await _check_pack(store, record, pack, table, shared, parts)
-        except CorruptError as error:
+        except BAD_OBJECT as error:
             findings.add(error, record.version)
         findings.advance(pack.bytes)
     for positions in parts.values():
@@ -91,6 +91,7 @@ async def _check_pack(
     shared: set[tuple[int, int]],
     parts: dict[tuple[int, int], list[Positions]],
 ) -> None:
+    """Check a pack whole, and note where it patches shared chunks."""
     key = pack_key(record.version, pack.sha256)
     named_by = f"version {record.version}"
     data = await fetch_named(store, key, nbytes=pack.bytes, sha256=pack.sha256, named_by=named_by)
@@ -112,6 +113,6 @@ async def _check_anchor(store: Store, record: AnchorRecord, findings: Findings) 
     for key, nbytes, sha256 in named:
         try:
             await fetch_named(store, key, nbytes=nbytes, sha256=sha256, named_by=f"version {record.version}")
-        except CorruptError as error:
+        except BAD_OBJECT as error:
             findings.add(error, record.version)
         findings.advance(nbytes)

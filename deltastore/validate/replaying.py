@@ -21,7 +21,7 @@ from deltastore.layout.weights import chunks_of
 from deltastore.log import Manifest
 from deltastore.replay import DeltaPatches, read_table
 from deltastore.stores.base import Store
-from deltastore.validate.report import Findings
+from deltastore.validate.report import BAD_OBJECT, Findings
 
 __all__ = ["check_by_replay"]
 
@@ -54,7 +54,10 @@ async def check_by_replay(store: Store, manifests: list[Manifest], findings: Fin
         replay = _Replay(store, family, findings)
         try:
             await replay.run()
-        except CorruptError as error:
+        except BAD_OBJECT as error:
+            # A patch that does not fit may be sound, and a record before it wrong about its digest.
+            for record in replay.misled():
+                findings.add(_wrong_digest(record, "its packs lead elsewhere"), record.version)
             findings.add(error, replay.version)
 
 
@@ -67,36 +70,50 @@ class _Replay:
         self.version = family.anchor.version
         """The version being looked at."""
         self._children = Counter(record.base for record in family.deltas)
+        self._patches: list[tuple[DeltaRecord, DeltaPatches]] = []
+
+    def misled(self) -> list[DeltaRecord]:
+        """The deltas whose digest does not follow from that of their base by what their own indexes say."""
+        said = {record.version: int(record.digest, 16) for record, _ in self._patches}
+        said[self._family.anchor.version] = int(self._family.anchor.digest, 16)
+        return [
+            record
+            for record, delta in self._patches
+            if (said[record.base] + delta.difference) % MODULUS != said[record.version]
+        ]
 
     async def run(self) -> None:
         anchor, deltas = self._family.anchor, self._family.deltas
         table = await read_table(self._store, anchor.table)
         weights = await AnchorWeights.open(self._store, anchor.version, anchor.anchor, table)
-        patches = [(record, await DeltaPatches.open(self._store, table, record)) for record in deltas]
+        for record in deltas:
+            self._patches.append((record, await DeltaPatches.open(self._store, table, record)))
         self._digester = Digester(table)
         total = 0
         async for array, chunk, box, bits in chunks_of(weights):
             total += self._digester.chunk(array, box, bits)
-            await self._chunk(patches, array, chunk, box, bits)
+            await self._chunk(array, chunk, box, bits)
             self.version = anchor.version
             self._findings.advance(bits.nbytes)
-        _compare(anchor, total % MODULUS)
+        if not self._agrees(anchor, total % MODULUS):
+            return
         digests = {anchor.version: total % MODULUS}
         for record in deltas:
             digests[record.version] = (digests[record.base] + self._differences[record.version]) % MODULUS
-            try:
-                _compare(record, digests[record.version])
-            except CorruptError as error:
-                self._findings.add(error, record.version)
+            if not self._agrees(record, digests[record.version]):
                 return
 
-    async def _chunk(
-        self, patches: list[tuple[DeltaRecord, DeltaPatches]], array: int, chunk: int, box: Box, bits: Bits
-    ) -> None:
+    def _agrees(self, record: Manifest, digest: int) -> bool:
+        if digest_text(digest) == record.digest:
+            return True
+        self._findings.add(_wrong_digest(record, f"it replays to {digest_text(digest)}"), record.version)
+        return False
+
+    async def _chunk(self, array: int, chunk: int, box: Box, bits: Bits) -> None:
         """Carry one chunk through all versions; a version's bits are dropped once nothing builds on them."""
         states = {self._family.anchor.version: bits}
         waiting = self._children.copy()
-        for record, delta in patches:
+        for record, delta in self._patches:
             self.version = record.version
             before = states[record.base]
             waiting[record.base] -= 1
@@ -120,11 +137,7 @@ class _Replay:
                 states[record.version] = after
 
 
-def _compare(record: Manifest, digest: int) -> None:
-    if digest_text(digest) != record.digest:
-        where = record_key(record.slot)
-        raise CorruptError(
-            "bad_digest",
-            f"version {record.version} replays to digest {digest_text(digest)}, {where} says {record.digest}",
-            where=where,
-        )
+def _wrong_digest(record: Manifest, found: str) -> CorruptError:
+    where = record_key(record.slot)
+    message = f"{where} says that version {record.version} has digest {record.digest}: {found}"
+    return CorruptError("bad_digest", message, where=where)

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Final
 
-from deltastore.errors import DeltastoreError, UnsupportedError
+from deltastore.errors import CorruptError, DeltastoreError, InputError, UnsupportedError
 
-__all__ = ["Findings", "Problem", "Report"]
+__all__ = ["BAD_OBJECT", "Findings", "Problem", "Report"]
+
+BAD_OBJECT: Final = (CorruptError, InputError)
+"""What reading a bad object raises; InputError where it is a link or hides under a key that is none."""
 
 MAX_PROBLEMS = 100
 Progress = Callable[[int, int], None]

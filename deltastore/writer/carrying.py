@@ -11,7 +11,7 @@ from deltastore.format.canonical import sha256_hex
 from deltastore.format.records import FileRef, file_key
 from deltastore.stores.base import Store
 
-__all__ = ["carry_files", "put_files"]
+__all__ = ["carry_files", "changed_files", "put_files"]
 
 
 async def carry_files(store: Store, path: str | Path) -> tuple[FileRef, ...]:
@@ -33,3 +33,14 @@ async def put_files(store: Store, files: Iterable[CarriedFile]) -> tuple[FileRef
         await store.put(file_key(sha256), content)
         refs.append(FileRef(name=file.name, bytes=len(content), sha256=sha256))
     return tuple(refs)
+
+
+async def changed_files(path: str | Path, carried: Iterable[FileRef]) -> tuple[str, ...]:
+    """The names of files beside the checkpoint at ``path`` that are not as ``carried`` has them."""
+    known = {ref.name: ref.sha256 for ref in carried}
+    changed = []
+    for file in (await asyncio.to_thread(carried_files, path)).files:
+        content = await asyncio.to_thread(file.read)
+        if await asyncio.to_thread(sha256_hex, content) != known.get(file.name):
+            changed.append(file.name)
+    return tuple(changed)

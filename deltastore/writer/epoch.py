@@ -98,10 +98,7 @@ class Epoch:
 
     async def carried_files(self) -> tuple[FileRef, ...]:
         """The files that the newest anchor of the stream carries."""
-        async for record in self._log.backwards(self.last):
-            if isinstance(record, AnchorRecord):
-                return record.files
-        return ()
+        return await self._log.carried_files(self.last)
 
     def _observe(self, record: Record) -> None:
         if isinstance(record, EpochRecord):

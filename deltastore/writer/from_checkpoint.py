@@ -10,6 +10,7 @@ from typing import Final
 from deltastore.checkpoints.carried import carried_files
 from deltastore.checkpoints.checkpoint import Checkpoint
 from deltastore.checkpoints.reading import CheckpointWeights
+from deltastore.errors import InputError
 from deltastore.format.records import FileRef, check_metadata
 from deltastore.layout.cutting import plain_table
 from deltastore.layout.watched import Progress, WatchedWeights
@@ -55,6 +56,8 @@ async def create_from_checkpoint(
     await refuse_existing(store)  # before the carried files are in the store
     carried = await asyncio.to_thread(carried_files, path)
     with await asyncio.to_thread(Checkpoint.open, path) as checkpoint:
+        if not checkpoint.tensors:
+            raise InputError("bad_checkpoint", f"{path} holds no tensor: a stream needs at least one")
         table = plain_table(checkpoint.tensors)
         weights = WatchedWeights(CheckpointWeights(checkpoint, table), progress, passes=_PASSES)
         files = await put_files(store, carried.files)
@@ -73,7 +76,8 @@ async def publish_checkpoint(
 ) -> Published:
     """Commit the safetensors checkpoint at ``path`` as the next version, as a delta against the newest one.
 
-    Begins a new epoch: whoever was publishing before is fenced. Raises ``InputError`` naming the first
+    Begins a new epoch: whoever was publishing before is fenced. Files beside the checkpoint are not carried;
+    ``changed_files`` tells which of them the stream has otherwise. Raises ``InputError`` naming the first
     tensor that is not the stream's, ``ConflictError("version_taken")``, ``NotFoundError("no_stream")``
     (nothing is written then), and ``CorruptError`` when the newest version as stored is damaged.
     """

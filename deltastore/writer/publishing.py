@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import operator
 import time
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, SupportsIndex
 
 from deltastore.detect.snapshot import Snapshot
 from deltastore.errors import InputError
@@ -96,7 +97,7 @@ class AsyncWriter:
         self,
         *,
         version: int | None = None,
-        step: int | None = None,
+        step: SupportsIndex | None = None,
         metadata: Metadata | None = None,
         anchor: bool = False,
         progress: Progress | None = None,
@@ -109,7 +110,7 @@ class AsyncWriter:
         finds out. Whatever was raised, the same changes are part of the next call.
         """
         started = time.perf_counter()
-        notes = check_metadata({**(metadata or {}), **({} if step is None else {"step": step})})
+        notes = check_metadata({**(metadata or {}), **({} if step is None else {"step": _whole(step)})})
         async with self._turn:
             self._live.check_in_place()
             if self._epoch.in_doubt:
@@ -162,6 +163,14 @@ class AsyncWriter:
             pack_bytes=self._pack_bytes,
             progress=progress,
         )
+
+
+def _whole(step: SupportsIndex) -> int:
+    """A step as an integer; NumPy's and torch's integers are fine."""
+    try:
+        return operator.index(step)
+    except TypeError:
+        raise InputError("bad_argument", f"a step is an integer, not {step!r:.80}") from None
 
 
 async def open_writer(

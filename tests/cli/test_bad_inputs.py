@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.checkpoints import Tensor, Tensors, first_tensors, write_file
+from tests.cli.checkpoints import Tensor, Tensors, first_tensors, write_file, write_folder
 from tests.cli.conftest import Run
 from tests.cli.running import Ran, objects
 
@@ -168,3 +168,22 @@ def refused(run: Run, stream: Path, status: int, code: str, *arguments: str | Pa
     assert objects(stream) == before
     assert run("validate", stream).status == 0
     return plain
+
+
+def test_a_changed_tokenizer_is_named_and_not_published(
+    deltastore: Run, stream: Path, tmp_path: Path
+) -> None:
+    folder = write_folder(tmp_path / "next", first_tensors())
+    (folder / "tokenizer.json").write_text('{"other": true}')
+    (folder / "added.json").write_text("{}")
+    done = deltastore("publish", stream, folder)
+    assert done.status == 0
+    assert "tokenizer.json is not what the stream carries" in done.err
+    assert "added.json is not what the stream carries" in done.err
+    assert "config.json" not in done.err
+
+
+def test_a_checkpoint_without_tensors_makes_no_stream(deltastore: Run, tmp_path: Path) -> None:
+    write_file(tmp_path / "empty.safetensors", {})
+    deltastore("init", tmp_path / "new", "--from", tmp_path / "empty.safetensors").fails_with(1, "no tensor")
+    assert not (tmp_path / "new").exists()

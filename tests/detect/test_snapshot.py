@@ -178,3 +178,40 @@ async def test_bits_are_compared_and_not_numbers() -> None:
     table = cut_table(old, 16)
     (one,) = await found(Difference(LiveWeights(table, new), LiveWeights(table, old)))
     assert one.positions.tolist() == [0, 3]
+
+
+class _Restless:
+    """Weights that something else changes as soon as a chunk of them has been read."""
+
+    def __init__(self, live: LiveWeights) -> None:
+        self._live = live
+        self.table = live.table
+
+    async def read(self, array: int, chunk: int) -> np.ndarray[Any, Any]:
+        view = await self._live.read(array, chunk)
+        self.last = view
+        return view
+
+
+async def test_weights_that_move_meanwhile_never_contradict_themselves() -> None:
+    model = {"w": np.zeros(4096, dtype=np.uint16)}
+    live = _Restless(LiveWeights(cut_table(model, 1024), model))
+    detector = await Snapshot.of(live)
+    for start in (np.uint16(1), np.uint16(40_000)):
+        model["w"][...] = start
+        seen = 0
+        async for found in detector.changes():
+            live.last[...] += 1
+            whole = found.whole
+            assert whole is not None
+            assert (whole.reshape(-1)[found.positions] == found.new).all()
+            assert (found.new == start).all()
+            seen += len(found.positions)
+        assert seen == 4096
+        detector.committed()
+    seen = 0
+    async for found in detector.changes():
+        assert (found.old == 40_000).all()
+        assert (found.new == 40_001).all()
+        seen += len(found.positions)
+    assert seen == 4096

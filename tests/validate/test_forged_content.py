@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from deltastore.format.canonical import canonical_bytes, seal
@@ -13,10 +15,12 @@ from deltastore.format.pack import pack_key
 from deltastore.format.records import AnchorRecord, DeltaRecord, Inventory, record_key, table_key
 from deltastore.log import Log
 from deltastore.replay import read_table
+from deltastore.stores.local import LocalStore
 from deltastore.stores.memory import MemoryStore
 from deltastore.validate import validate
 from deltastore.writer.publishing import open_writer
 from tests.doubles.forging import fields_of, forge
+from tests.doubles.models import tiny_model
 from tests.doubles.stores import contents
 from tests.doubles.training import Engine, Trainer
 
@@ -166,3 +170,32 @@ async def rename(store: MemoryStore | Any, record: DeltaRecord, data: bytes, shi
         digest = int((await fields_of(store, slot))["digest"], 16)
         await forge(store, slot, digest=digest_text(digest + shift))
         slot += 1
+
+
+async def test_a_record_that_hides_its_packs_is_named_before_the_pack_that_no_longer_fits() -> None:
+    trainer = await Trainer.create(MemoryStore("memory://hidden"), tiny_model())
+    model = trainer.model["w"] if "w" in trainer.model else next(iter(trainer.model.values()))
+    for _ in range(3):
+        model.reshape(-1).view(np.uint16)[:4] += 1
+        await trainer.publish()
+    manifests = [await Log(trainer.store).manifest(version) for version in (1, 2, 3)]
+    fields = await fields_of(trainer.store, manifests[1].slot)
+    statistics = {**fields["statistics"], "bytes": 0, "changed": 0}
+    await forge(trainer.store, manifests[1].slot, packs=[], statistics=statistics)
+    report = await validate(trainer.store)
+    assert (report.problems[0].code, report.problems[0].where) == (
+        "bad_digest",
+        record_key(manifests[1].slot),
+    )
+
+
+async def test_an_object_that_is_a_link_is_a_problem(tmp_path: Path) -> None:
+    trainer = await Trainer.create(LocalStore(tmp_path / "stream"), tiny_model())
+    await trainer.step()
+    record = await delta(trainer, 1)
+    pack = tmp_path / "stream" / pack_key(1, record.packs[0].sha256)
+    pack.rename(tmp_path / "elsewhere")
+    pack.symlink_to(tmp_path / "elsewhere")
+    report = await validate(trainer.store)
+    assert [problem.code for problem in report.problems] == ["bad_key"]
+    assert report.problems[0].version == 1
