@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from deltastore.errors import CorruptError, NotFoundError
-from deltastore.format.records import AnchorRef, Inventory, InventoryObject
+from deltastore.format.inventory import Inventory, InventoryObject
+from deltastore.format.records import AnchorRef
 from deltastore.stores.base import Store
 from deltastore.stores.named import fetch_named, lost_object
 

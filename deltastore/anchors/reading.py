@@ -11,8 +11,9 @@ from deltastore.anchors.sharding import ShardGrid, array_path
 from deltastore.anchors.together import together
 from deltastore.anchors.zarr_metadata import METADATA_KEY, check_group, read_shards
 from deltastore.errors import CorruptError, InputError
+from deltastore.format.inventory import InventoryObject
 from deltastore.format.limits import TABLE_BYTES
-from deltastore.format.records import AnchorRef, InventoryObject
+from deltastore.format.records import AnchorRef
 from deltastore.format.table import TensorTable
 from deltastore.layout.weights import Bits
 from deltastore.stores.base import Store

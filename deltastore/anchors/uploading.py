@@ -7,8 +7,9 @@ import asyncio
 from deltastore.anchors.inventory import INVENTORY_KEY
 from deltastore.errors import InputError
 from deltastore.format.canonical import sha256_hex
+from deltastore.format.inventory import Inventory, InventoryObject
 from deltastore.format.limits import INVENTORY_BYTES
-from deltastore.format.records import AnchorRef, Inventory, InventoryObject
+from deltastore.format.records import AnchorRef
 from deltastore.stores.base import Store
 
 __all__ = ["Uploading"]

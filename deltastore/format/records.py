@@ -16,11 +16,9 @@ from deltastore.format.limits import (
     FILE_BYTES,
     FILE_COUNT,
     INVENTORY_BYTES,
-    INVENTORY_OBJECTS,
     MAX_INTEGER,
     METADATA_ENTRIES,
     METADATA_TEXT,
-    OBJECT_BYTES,
     PACK_BYTES,
     PACKS_PER_VERSION,
     RECORD_BYTES,
@@ -37,8 +35,6 @@ __all__ = [
     "DeltaRecord",
     "EpochRecord",
     "FileRef",
-    "Inventory",
-    "InventoryObject",
     "MetadataValue",
     "PackRef",
     "Record",
@@ -206,28 +202,6 @@ class SkippedRecord(RecordBase):
     """A record of a kind that this release does not know but may skip: only the chain is checked."""
 
     kind: str
-
-
-class InventoryObject(Strict):
-    """One object of an anchor; ``key`` is relative to the anchor's prefix."""
-
-    key: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*$")]
-    bytes: Annotated[int, Field(ge=0, le=OBJECT_BYTES)]
-    sha256: Sha256
-
-
-class Inventory(Sealed):
-    """All objects of an anchor, sorted by key."""
-
-    kind: Literal["inventory"] = "inventory"
-    objects: Annotated[tuple[InventoryObject, ...], Field(max_length=INVENTORY_OBJECTS)]
-
-    @model_validator(mode="after")
-    def _sorted(self) -> Self:
-        keys = [entry.key for entry in self.objects]
-        if keys != sorted(set(keys)):
-            raise ValueError("objects are not in order, or listed twice")
-        return self
 
 
 Record = BirthRecord | EpochRecord | DeltaRecord | AnchorRecord | SkippedRecord

@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from deltastore.format.records import AnchorRecord, BirthRecord, DeltaRecord, EpochRecord, Inventory
+from deltastore.format.inventory import Inventory
+from deltastore.format.records import AnchorRecord, BirthRecord, DeltaRecord, EpochRecord
 from deltastore.format.sealed import Sealed
 from deltastore.format.table import TensorTable
 

@@ -12,7 +12,8 @@ import pytest
 
 from deltastore.anchors import AnchorWeights
 from deltastore.errors import DeltastoreError
-from deltastore.format.records import AnchorRef, Inventory, InventoryObject
+from deltastore.format.inventory import Inventory, InventoryObject
+from deltastore.format.records import AnchorRef
 from deltastore.stores.memory import MemoryStore
 from tests.anchors.models import HeldWeights, tensors_of
 

@@ -17,7 +17,8 @@ from zarr.codecs import Crc32cCodec, ZstdCodec
 from deltastore.anchors import AnchorWeights, bfloat16, write_anchor
 from deltastore.errors import CorruptError
 from deltastore.format.dtypes import DTYPES
-from deltastore.format.records import AnchorRef, Inventory, InventoryObject
+from deltastore.format.inventory import Inventory, InventoryObject
+from deltastore.format.records import AnchorRef
 from deltastore.format.table import Array, TensorSpec, TensorTable
 from deltastore.stores.local import LocalStore
 from tests.anchors.models import HeldWeights, assert_same_bits, cut_table, hostile_weights, tensors_of

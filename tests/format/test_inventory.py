@@ -8,7 +8,8 @@ import pytest
 
 from deltastore.errors import CorruptError
 from deltastore.format import limits
-from deltastore.format.records import AnchorRef, Inventory
+from deltastore.format.inventory import Inventory
+from deltastore.format.records import AnchorRef
 
 from .record_fields import HASH, stored
 

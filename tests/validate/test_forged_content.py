@@ -11,8 +11,9 @@ import pytest
 
 from deltastore.format.canonical import canonical_bytes, seal
 from deltastore.format.digest import MODULUS, digest_text
+from deltastore.format.inventory import Inventory
 from deltastore.format.pack import pack_key
-from deltastore.format.records import AnchorRecord, DeltaRecord, Inventory, record_key, table_key
+from deltastore.format.records import AnchorRecord, DeltaRecord, record_key, table_key
 from deltastore.log import Log
 from deltastore.replay import read_table
 from deltastore.stores.local import LocalStore
