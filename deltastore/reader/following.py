@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
+from typing import Final
 
 from deltastore.anchors.reading import AnchorWeights
 from deltastore.errors import CorruptError, DeltastoreError, InputError, NotFoundError, TornError
@@ -25,6 +26,9 @@ from deltastore.replay import find_path, read_table
 from deltastore.stores.base import Store
 
 __all__ = ["AsyncReader", "Pause", "Synced", "open_reader"]
+
+_HELD_SHARE: Final = 0.25
+"""Deltas staged together are written once they hold more than this part of the model's bytes."""
 
 Pause = Callable[[], AbstractAsyncContextManager[None]]
 """Makes a context in which the engine does not touch its weights."""
@@ -77,7 +81,7 @@ class AsyncReader:
         self._last = last
         self._pause = pause
         self._standing: Manifest | None = None
-        self._half_written: DeltaRecord | None = None
+        self._half_written: Staged | None = None
         self._torn = False
         self._adoption_tried = False
         self._turn = asyncio.Lock()
@@ -183,8 +187,7 @@ class AsyncReader:
         path = await find_path(self._log, target, at=self.version)
         if path.anchor is not None:
             await self._load(path.anchor, tally)
-        for record in path.deltas:
-            await self._advance(record, tally)
+        await self._advance(path.deltas, tally)
 
     async def _adopt(self, target: Manifest) -> None:
         """Skip the anchor when the tensors, as the engine loaded them, are a version on the way already."""
@@ -197,26 +200,43 @@ class AsyncReader:
                 self._standing = record
                 return
 
-    async def _advance(self, record: DeltaRecord, tally: _Tally) -> None:
-        """One delta: stage, pause, write, check, and only then change the version."""
-        base = self._standing
-        if base is None or base.version != record.base:
-            raise TornError(
-                "torn", f"version {record.version} builds on {record.base}, which is not in memory"
-            )
-        try:
-            staged = await stage(
-                self._store, self._table, record, self._targets, base_digest=int(base.digest, 16)
-            )
-        except CorruptError as error:
-            if error.code == "bad_digest" or error.code == "bad_patch":
-                await self._doubt(base)
-            raise
-        await self._write(staged, tally)
+    async def _advance(self, deltas: Sequence[DeltaRecord], tally: _Tally) -> None:
+        """Stage one delta on the other and write them in one step; in more only where that takes much memory.
 
-    async def _doubt(self, base: Manifest) -> None:
+        When one cannot be staged, those before it are written all the same.
+        """
+        staged: Staged | None = None
+        base = self._standing
+        for record in deltas:
+            if base is None or base.version != record.base:
+                raise TornError(
+                    "torn", f"version {record.version} builds on {record.base}, which is not in memory"
+                )
+            try:
+                staged = await stage(
+                    self._store,
+                    self._table,
+                    record,
+                    self._targets,
+                    base_digest=int(base.digest, 16),
+                    after=staged,
+                )
+            except DeltastoreError as error:
+                if error.code in ("bad_digest", "bad_patch"):
+                    await self._doubt()
+                if staged is not None and not self._torn:
+                    await self._write(staged, tally)
+                raise
+            base = record
+            if staged.held_bytes > self._table.nbytes * _HELD_SHARE:
+                await self._write(staged, tally)
+                staged = None
+        if staged is not None:
+            await self._write(staged, tally)
+
+    async def _doubt(self) -> None:
         """A delta did not fit: is it the delta that is wrong, or the live weights?"""
-        if not await self._holds(base):
+        if self._standing is not None and not await self._holds(self._standing):
             self._give_up()
 
     async def _holds(self, record: Manifest) -> bool:
@@ -229,7 +249,7 @@ class AsyncReader:
         async with self._pause():
             begun = time.perf_counter()
             self._check_in_place()
-            self._standing, self._torn, self._half_written = None, True, record
+            self._standing, self._torn, self._half_written = None, True, staged
             try:
                 staged.apply(self._targets)
             except DeltastoreError:
@@ -270,16 +290,9 @@ class AsyncReader:
         tally.changed += self._table.elements
 
     async def _repair(self, tally: _Tally) -> None:
-        """Finish a half-written delta, if that gives exactly its version; else leave it to an anchor."""
-        record = self._half_written
-        if record is None:
-            return
-        try:
-            staged = await stage(self._store, self._table, record, self._targets, base_digest=None)
-        except CorruptError:
-            self._half_written = None
-            return
-        await self._write(staged, tally, repairing=True)
+        """Finish a half-written step, if that gives exactly its version; else leave it to an anchor."""
+        if self._half_written is not None:
+            await self._write(self._half_written, tally, repairing=True)
 
 
 async def open_reader(store: Store, tensors: LiveTensors, *, pause: Pause | None = None) -> AsyncReader:

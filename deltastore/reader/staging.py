@@ -1,4 +1,4 @@
-"""Staging: fetch, check and decode a whole delta before the first live element is touched.
+"""Staging: fetch, check and decode whole deltas before the first live element is touched.
 
 SPEC section "Applying a version". What is kept until the apply is six bytes per changed BF16 element.
 """
@@ -13,43 +13,40 @@ import numpy as np
 
 from deltastore.errors import CorruptError
 from deltastore.format.digest import MODULUS, Digester
-from deltastore.format.grid import Box
 from deltastore.format.pack import PackIndex, pack_key
 from deltastore.format.patch import Patch, check_disjoint
 from deltastore.format.records import DeltaRecord, record_key
 from deltastore.format.table import TensorTable
+from deltastore.reader.pending import PendingBits, StagedPatch
 from deltastore.reader.targets import Targets
 from deltastore.reader.tied import TiedChanges
 from deltastore.replay import checked_index
 from deltastore.stores.base import Store
 from deltastore.stores.named import fetch_named
 
-__all__ = ["Staged", "StagedPatch", "stage"]
+__all__ = ["Staged", "stage"]
 
-Bits = np.ndarray[Any, Any]
 Positions = np.ndarray[Any, np.dtype[np.uint32]]
 
 
 @dataclass(frozen=True, slots=True)
-class StagedPatch:
-    """The new bits of one chunk: ``bits`` (k,) go to chunk-relative ``positions`` (k,) of ``box``."""
-
-    array: int
-    box: Box
-    positions: Positions
-    bits: Bits
-
-
-@dataclass(frozen=True, slots=True)
 class Staged:
-    """A whole delta, ready to be written: every byte fetched and checked."""
+    """Deltas ready to be written as one step: every byte fetched and checked, every new bit worked out.
+
+    ``record`` is that of the version they lead to; ``nbytes`` were fetched for them.
+    """
 
     record: DeltaRecord
     patches: tuple[StagedPatch, ...]
     nbytes: int
 
+    @property
+    def held_bytes(self) -> int:
+        """Memory that the patches take."""
+        return sum(patch.positions.nbytes + patch.bits.nbytes for patch in self.patches)
+
     def apply(self, targets: Targets) -> None:
-        """Write every element, then read all of them back.
+        """Write every element, then read all of them back. Doing so again changes nothing more.
 
         ``CorruptError("bad_digest")`` when memory does not hold what was written; the weights are torn then.
         """
@@ -63,18 +60,24 @@ class Staged:
 
 
 async def stage(
-    store: Store, table: TensorTable, record: DeltaRecord, targets: Targets, *, base_digest: int | None
+    store: Store,
+    table: TensorTable,
+    record: DeltaRecord,
+    targets: Targets,
+    *,
+    base_digest: int,
+    after: Staged | None = None,
 ) -> Staged:
-    """Fetch and check ``record``'s packs and work out every new bit.
+    """Fetch and check ``record``'s packs, and work out every new bit.
 
-    ``base_digest``: the digest of the live weights, which are the base version; every patch's digest
-    difference and the version's digest must follow from it. None: the weights are a mixture of the base and
-    this very version (a repair), where differences say nothing.
+    ``base_digest``: the digest of the base version, which the live weights will be once ``after`` (deltas
+    staged, but not written yet) is written. Every patch's digest difference and the version's digest must
+    follow from it. The result takes the place of ``after``, which stays as it is.
     """
     digester, tied = Digester(table), TiedChanges(table, targets.tied)
-    patches: list[StagedPatch] = []
+    pending = PendingBits(targets, () if after is None else after.patches)
     arrived: dict[tuple[int, int], list[Positions]] = {}
-    difference = 0
+    digest = base_digest
     async for index, row, patch in _fetched(store, table, record):
         array, chunk = int(row["array"]), int(row["chunk"])
         box = table.arrays[array].grid.box(chunk)
@@ -82,22 +85,22 @@ async def stage(
         others.append(patch.positions)
         if len(others) > 1:
             check_disjoint(others, index.where)
-        current = targets.gather(array, box, patch.positions)
+        current = pending.current(array, chunk, box, patch.positions)
         bits = patch.new_bits(current, index.where)
-        if base_digest is not None:
-            found = digester.difference(array, box, patch.positions, current, bits)
-            if found != int(row["difference"]):
-                raise _not_the_base(record, table.arrays[array].pattern, chunk, index)
+        difference = digester.difference(array, box, patch.positions, current, bits)
+        if difference != int(row["difference"]):
+            raise _not_the_base(record, table.arrays[array].pattern, chunk, index)
         tied.add(array, box, patch.positions, current, bits)
-        difference += int(row["difference"])
-        patches.append(StagedPatch(array, box, patch.positions, bits))
-    if base_digest is not None and (base_digest + difference) % MODULUS != int(record.digest, 16):
+        pending.put(StagedPatch(array, chunk, box, patch.positions, bits))
+        digest = (digest + difference) % MODULUS
+    if digest != int(record.digest, 16):
         where = record_key(record.slot)
         raise CorruptError(
             "bad_digest", f"the packs of version {record.version} do not lead to its digest", where=where
         )
     tied.check(record)
-    return Staged(record, tuple(patches), sum(pack.bytes for pack in record.packs))
+    fetched = sum(pack.bytes for pack in record.packs) + (0 if after is None else after.nbytes)
+    return Staged(record, pending.patches, fetched)
 
 
 async def _fetched(

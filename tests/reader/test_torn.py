@@ -74,7 +74,7 @@ class TestHalfWritten:
         assert engine.state() == (3, False)
         assert engine.wrong(trainer.history) == []
 
-    async def test_a_repair_that_fails_leaves_it_torn_and_the_next_one_works(
+    async def test_a_repair_needs_no_store_and_may_fail_too(
         self, trainer: Trainer, store: WatchedStore, monkeypatch: pytest.MonkeyPatch, after: int
     ) -> None:
         engine = await ready(trainer)
@@ -83,11 +83,8 @@ class TestHalfWritten:
                 await engine.reader.sync()
             assert engine.state() == (None, True)
         store.before = fail_always("get", prefix="packs/")
-        with pytest.raises(StoreError):
-            await engine.reader.sync()
-        assert engine.state() == (None, True)
-        store.before = None
         await engine.reader.sync()
+        assert engine.state() == (2, False)
         assert engine.wrong(trainer.history) == []
 
     async def test_torn_and_changed_by_something_else(
