@@ -171,7 +171,7 @@ class Log:
             slot=0 if parent is None else parent.slot + 1,
             parent=None if parent is None else parent.sha256,
             ignorable=False,
-            time=time.time_ns() // 1_000_000,
+            time=max(time.time_ns() // 1_000_000, 0),
             **{"nonce": new_nonce(), **fields},
         )
         try:

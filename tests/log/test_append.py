@@ -194,3 +194,9 @@ async def test_an_appended_record_is_put_once() -> None:
     store = WatchedStore(memory_store(), before=seen.append)
     await born(store)
     assert [(call.operation, call.key) for call in seen] == [("put_if_absent", record_key(0))]
+
+
+async def test_a_clock_before_1970_stops_nobody(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("deltastore.log.time.time_ns", lambda: -(10**18))
+    records = await filled(store, 3)
+    assert [record.time for record in records] == [0, 0, 0]
