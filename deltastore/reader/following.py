@@ -279,15 +279,26 @@ class AsyncReader:
                 self._targets.write(array, box, bits)
             found = digest_text(await digest_of(self._targets.weights))
             if found != record.digest:
-                raise CorruptError(
-                    "bad_digest",
-                    f"the anchor of version {record.version} has digest {found}, not {record.digest}",
-                    where=record.anchor.prefix(record.version),
-                )
+                raise self._wrong_anchor(record, found)
             self._standing, self._torn = record, False
             tally.pause_seconds += time.perf_counter() - begun
         tally.nbytes += record.statistics.bytes
         tally.changed += self._table.elements
+
+    def _wrong_anchor(self, record: AnchorRecord, found: str) -> DeltastoreError:
+        if self._targets.tied:
+            names = [self._table.arrays[array].names[member] for array, member in self._targets.tied[0]]
+            return InputError(
+                "wrong_memory",
+                f"tensors {names[0]!r} and {names[1]!r} are one memory here, and do not fit version "
+                f"{record.version}, which may have them apart: give each its own and open a new reader",
+                where=names[1],
+            )
+        return CorruptError(
+            "bad_digest",
+            f"the anchor of version {record.version} has digest {found}, not {record.digest}",
+            where=record.anchor.prefix(record.version),
+        )
 
     async def _repair(self, tally: _Tally) -> None:
         """Finish a half-written step, if that gives exactly its version; else leave it to an anchor."""
