@@ -20,9 +20,10 @@ from deltastore.format.records import AnchorRef
 from deltastore.layout.weights import Bits, Weights
 from deltastore.stores.base import Store
 
-__all__ = ["write_anchor"]
+__all__ = ["Progress", "write_anchor"]
 
 Progress = Callable[[int], None]
+"""Called with the bytes just done."""
 
 
 async def write_anchor(

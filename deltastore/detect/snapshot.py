@@ -7,6 +7,7 @@ weights cannot be reconstructed, and the oracle that other detectors are tested 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -68,18 +69,7 @@ class Snapshot:
         """Every chunk that differs from the copy, in pack order."""
         self._pending = []
         async for change in compare(self._live, self._copy):
-            self._pending.append(
-                ChunkChange(
-                    change.slab,
-                    change.array,
-                    change.chunk,
-                    change.box,
-                    change.positions,
-                    change.old[:0],
-                    change.new,
-                    None,
-                )
-            )
+            self._pending.append(replace(change, old=change.old[:0], whole=None))
             yield change
 
     def committed(self) -> None:

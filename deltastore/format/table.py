@@ -143,7 +143,7 @@ class Array(Strict):
         """The slab of each chunk number, as int64, in a table of ``slabs`` slabs."""
         rule = self.slab
         if rule.by == "common":
-            return np.zeros(len(chunks), dtype=np.int64)
+            return np.full(len(chunks), COMMON, dtype=np.int64)
         if rule.by == "axis":
             cells = self.grid.counts[rule.of]
             return 1 + self.grid.coordinate_along(chunks, rule.of).astype(np.int64) * slabs // cells

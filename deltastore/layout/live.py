@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from deltastore.errors import InputError
-from deltastore.format.dtypes import Dtype
+from deltastore.format.dtypes import DTYPES, Dtype
 from deltastore.format.grid import Box
 from deltastore.format.table import TensorSpec, TensorTable
 from deltastore.layout.fitting import check_tensors
@@ -37,11 +37,9 @@ def live_specs(tensors: LiveTensors, *, cast: str | None = None) -> list[TensorS
 
 
 def _cast_target(cast: str) -> Dtype:
-    from deltastore.format.dtypes import dtype_named
-
     if cast not in ("BF16", "F16"):
         raise InputError("bad_argument", f"cast is 'BF16' or 'F16', not {cast!r}")
-    return dtype_named(cast)
+    return DTYPES[cast]
 
 
 class LiveWeights:

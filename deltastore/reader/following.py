@@ -22,7 +22,7 @@ from deltastore.layout.weights import chunks_of, digest_of
 from deltastore.log import Log, Manifest
 from deltastore.reader.staging import Staged, stage
 from deltastore.reader.targets import Targets
-from deltastore.replay import find_path, read_table
+from deltastore.replay import Path, find_path, read_table
 from deltastore.stores.base import Store
 
 __all__ = ["AsyncReader", "Pause", "Synced", "open_reader"]
@@ -182,23 +182,23 @@ class AsyncReader:
     async def _reach(self, target: Manifest, tally: _Tally) -> None:
         if self._torn:
             await self._repair(tally)
-        elif self._standing is None and not self._adoption_tried:
-            await self._adopt(target)
         path = await find_path(self._log, target, at=self.version)
+        if self._standing is None and not self._torn and not self._adoption_tried:
+            path = await self._adopt(path)
         if path.anchor is not None:
             await self._load(path.anchor, tally)
         await self._advance(path.deltas, tally)
 
-    async def _adopt(self, target: Manifest) -> None:
-        """Skip the anchor when the tensors, as the engine loaded them, are a version on the way already."""
+    async def _adopt(self, path: Path) -> Path:
+        """What is left of ``path`` when the tensors, as the engine loaded them, are a version on it."""
         self._adoption_tried = True
         digest = digest_text(await digest_of(self._targets.weights))
-        path = await find_path(self._log, target)
-        steps: list[Manifest] = [*([path.anchor] if path.anchor else []), *path.deltas]
-        for record in reversed(steps):
-            if record.digest == digest:
+        for done in range(len(path.deltas), -1, -1):
+            record = path.deltas[done - 1] if done else path.anchor
+            if record is not None and record.digest == digest:
                 self._standing = record
-                return
+                return Path(None, path.deltas[done:])
+        return path
 
     async def _advance(self, deltas: Sequence[DeltaRecord], tally: _Tally) -> None:
         """Stage one delta on the other and write them in one step; in more only where that takes much memory.

@@ -52,7 +52,7 @@ class ChainState:
     def _observe_version(self, record: Manifest, where: str) -> None:
         if self.epoch == 0:
             raise CorruptError("bad_chain", f"{where} commits a version before any epoch", where=where)
-        newest = max(self.manifests, default=-1)
+        newest = next(reversed(self.manifests), -1)
         if record.version <= newest:
             raise CorruptError("bad_chain", f"{where}: version {record.version} after {newest}", where=where)
         if isinstance(record, DeltaRecord):

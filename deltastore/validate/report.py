@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
 from deltastore.errors import CorruptError, DeltastoreError, InputError, UnsupportedError
+from deltastore.layout.watched import Progress
 
-__all__ = ["BAD_OBJECT", "Findings", "Problem", "Report"]
+__all__ = ["BAD_OBJECT", "Findings", "Problem", "Progress", "Report"]
 
 BAD_OBJECT: Final = (CorruptError, InputError)
 """What reading a bad object raises; InputError where it is a link or hides under a key that is none."""
 
 MAX_PROBLEMS = 100
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,21 +11,15 @@ from deltastore.format.canonical import sha256_hex
 from deltastore.format.records import FileRef, file_key
 from deltastore.stores.base import Store
 
-__all__ = ["carry_files", "changed_files", "put_files"]
-
-
-async def carry_files(store: Store, path: str | Path) -> tuple[FileRef, ...]:
-    """Put the configuration and tokenizer files of the checkpoint at ``path`` into the store.
-
-    Returns what an anchor's record names them by; all are durable. Raises what ``carried_files`` and
-    ``CarriedFile.read`` raise, and ``StoreError``.
-    """
-    carried = await asyncio.to_thread(carried_files, path)
-    return await put_files(store, carried.files)
+__all__ = ["changed_files", "put_files"]
 
 
 async def put_files(store: Store, files: Iterable[CarriedFile]) -> tuple[FileRef, ...]:
-    """Put each file under the key that its content gives it. One file is in memory at a time."""
+    """Put each file under the key that its content gives it. One file is in memory at a time.
+
+    Returns what an anchor's record names them by; all are durable. Raises what ``CarriedFile.read`` raises,
+    and ``StoreError``.
+    """
     refs = []
     for file in files:
         content = await asyncio.to_thread(file.read)

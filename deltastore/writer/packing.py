@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from deltastore.anchors.writing import Progress
 from deltastore.detect.changes import ChunkChange, Detector
 from deltastore.errors import InputError
 from deltastore.format.digest import MODULUS, Digester
@@ -17,15 +17,13 @@ from deltastore.format.records import PackRef
 from deltastore.format.table import TensorTable
 from deltastore.stores.base import Store
 
-__all__ = ["PACK_TARGET_BYTES", "Uploaded", "check_pack_bytes", "upload_changes"]
+__all__ = ["PACK_TARGET_BYTES", "Progress", "Uploaded", "check_pack_bytes", "upload_changes"]
 
 PACK_TARGET_BYTES: Final = 32 << 20
 """A pack is closed once it is this large: a good size for object stores."""
 
 _MAX_TARGET: Final = PACK_BYTES // 2
 """So that a pack is within its limit when its last patch crosses the target."""
-
-Progress = Callable[[int], None]
 
 
 def _target(target_bytes: int, packs: int) -> int:

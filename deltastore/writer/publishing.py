@@ -202,9 +202,10 @@ async def open_writer(
         table = await read_table(store, newest.table)
     live = LiveWeights(table, tensors, cast=cast)
     detector = await Snapshot.of(live)
-    base = await find_resumed(log, tip, table.sha256, digest_text(await digest_of(detector.published)))
+    digest = digest_text(await digest_of(detector.published))
+    base = await find_resumed(log, tip, table.sha256, digest)
     if resumes is not None and (base is None or base.version != resumes):
-        base = await _insisted(log, table, digest_text(await digest_of(detector.published)), resumes)
+        base = await _insisted(log, table, digest, resumes)
     epoch = await Epoch.begin(log, resumes=None if base is None else base.version, label=label)
     return AsyncWriter(store, epoch, live, detector, base, pack_bytes)
 

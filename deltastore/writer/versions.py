@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from deltastore.anchors.inventory import fetch_inventory
 from deltastore.anchors.writing import write_anchor
@@ -22,12 +22,11 @@ from deltastore.layout.weights import Weights, digest_of
 from deltastore.log import Manifest, new_nonce
 from deltastore.stores.base import Store
 from deltastore.writer.epoch import Epoch, choose_version
-from deltastore.writer.packing import PACK_TARGET_BYTES, upload_changes
+from deltastore.writer.packing import PACK_TARGET_BYTES, Progress, upload_changes
 
-__all__ = ["Metadata", "commit_anchor", "commit_delta"]
+__all__ = ["Metadata", "Progress", "commit_anchor", "commit_delta"]
 
 Metadata = Mapping[str, MetadataValue]
-Progress = Callable[[int], None]
 
 
 async def commit_delta(

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from deltastore.checkpoints import CarriedFile
+from deltastore.checkpoints import CarriedFile, carried_files
 from deltastore.errors import InputError
 from deltastore.format.records import FileRef, file_key
 from deltastore.stores.local import LocalStore
-from deltastore.writer.carrying import carry_files, put_files
+from deltastore.writer.carrying import put_files
 
 FILES = {"config.json": b"{}", "tokenizer.json": b'{"a": 1}', "merges.txt": b"", "same.json": b"{}"}
 
@@ -34,7 +34,7 @@ def ref(name: str) -> FileRef:
 
 async def test_every_file_stands_under_the_key_of_its_content(checkpoint: Path, tmp_path: Path) -> None:
     store = LocalStore(tmp_path / "store")
-    refs = await carry_files(store, checkpoint)
+    refs = await put_files(store, carried_files(checkpoint).files)
     assert refs == tuple(ref(name) for name in sorted(FILES))
     for carried in refs:
         assert await store.get(file_key(carried.sha256), limit=carried.bytes) == FILES[carried.name]
@@ -43,7 +43,7 @@ async def test_every_file_stands_under_the_key_of_its_content(checkpoint: Path, 
 
 async def test_a_checkpoint_that_is_one_file_carries_nothing(checkpoint: Path, tmp_path: Path) -> None:
     store = LocalStore(tmp_path / "store")
-    assert await carry_files(store, checkpoint / "model.safetensors") == ()
+    assert await put_files(store, carried_files(checkpoint / "model.safetensors").files) == ()
     assert [info async for info in store.list("")] == []
 
 
