@@ -9,6 +9,7 @@
     ├── ConflictError         somebody else was first                              exit 11
     │   └── FencedError       a newer epoch owns the stream                        exit 11
     ├── CorruptError          bytes that are not what their record says            exit 12
+    │   └── PatchError        a patch that breaks a rule, before its names are known
     └── UnsupportedError      bytes of a format that this release does not know    exit 13
 
 Handlers match ``code`` (append-only, listed in SPEC.md section "Errors"), never the text.
@@ -26,6 +27,7 @@ __all__ = [
     "FencedError",
     "InputError",
     "NotFoundError",
+    "PatchError",
     "StoreError",
     "TornError",
     "UnsupportedError",
@@ -126,6 +128,18 @@ class CorruptError(DeltastoreError):
     """Bytes that are not what their record says; ``where`` names the first bad object."""
 
     exit_status = 12
+
+
+class PatchError(CorruptError):
+    """Patch number ``row`` of those given to a kernel breaks a rule; the kernel knows no names to tell."""
+
+    def __init__(self, row: int, reason: str) -> None:
+        super().__init__("bad_patch", f"patch {row}: {reason}")
+        self.row = row
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (PatchError, (self.row, self.reason))
 
 
 class UnsupportedError(DeltastoreError):

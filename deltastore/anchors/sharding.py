@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from deltastore.format.grid import Box, ChunkGrid
 from deltastore.format.table import Array
+from deltastore.kernels.grid import Box, ChunkGrid
 from deltastore.layout.cutting import plain_chunk
 
 __all__ = ["SHARD_BYTES", "SHARD_CHUNKS", "ShardGrid", "array_path", "plan_shards"]

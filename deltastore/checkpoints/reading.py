@@ -9,8 +9,8 @@ import numpy as np
 from deltastore.checkpoints.blocking import blocking
 from deltastore.checkpoints.checkpoint import Checkpoint
 from deltastore.checkpoints.runs import box_runs
-from deltastore.format.grid import Box
 from deltastore.format.table import TensorTable
+from deltastore.kernels.grid import Box
 from deltastore.layout.fitting import check_tensors
 from deltastore.layout.weights import Bits
 

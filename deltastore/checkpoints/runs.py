@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from deltastore.format.grid import Indexes
+from deltastore.kernels.grid import Indexes
 
 __all__ = ["Runs", "box_runs"]
 

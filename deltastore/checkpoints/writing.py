@@ -16,8 +16,8 @@ from deltastore.checkpoints.runs import box_runs
 from deltastore.checkpoints.shard_files import ShardFiles, write_synced
 from deltastore.checkpoints.sharding import index_bytes, plan_shards
 from deltastore.errors import InputError
-from deltastore.format.grid import Box
 from deltastore.format.table import Array
+from deltastore.kernels.grid import Box
 from deltastore.layout.weights import Bits, Weights, chunks_of
 
 __all__ = ["SHARD_BYTES", "write_checkpoint"]

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from deltastore.format.grid import Box
+from deltastore.kernels.grid import Box
 
 __all__ = ["ChunkChange", "Detector"]
 

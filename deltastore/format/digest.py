@@ -15,9 +15,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from deltastore.format.grid import Box
 from deltastore.format.table import Array, TensorTable
 from deltastore.kernels.cpu import digest_range
+from deltastore.kernels.grid import Box
 from deltastore.kernels.reference.digest import position_weights
 
 __all__ = ["MODULUS", "Digester", "digest_text", "tensor_seed"]

@@ -18,25 +18,13 @@ from deltastore.errors import CorruptError, UnsupportedError
 from deltastore.format.limits import FORMAT, PACK_BYTES, PATCH_SLACK, ROWS_PER_PACK
 from deltastore.format.patch import EncodedPatch, Encoding, Patch, decode_patch
 from deltastore.format.table import TensorTable
+from deltastore.kernels.rows import ROW
 
 __all__ = ["HEADER_BYTES", "ROW", "Pack", "PackBuilder", "PackIndex", "index_bytes", "pack_key"]
 
 MAGIC: Final = b"\x93DSPACK\n"
 _HEADER: Final = struct.Struct("<8sHHIQ16sQ16s")
 HEADER_BYTES: Final = _HEADER.size
-
-ROW: Final = np.dtype(
-    [
-        ("array", "<u4"),
-        ("chunk", "<u4"),
-        ("length", "<u4"),
-        ("count", "<u4"),
-        ("encoding", "<u4"),
-        ("difference", "<u8"),
-        ("check", "V16"),
-    ]
-)
-"""One index row. ``check`` is the first 16 bytes of the patch's sha256."""
 
 Rows = np.ndarray[Any, Any]
 

@@ -19,7 +19,6 @@ from pydantic import Field, model_validator
 
 from deltastore.errors import InputError
 from deltastore.format.dtypes import DTYPES, Dtype
-from deltastore.format.grid import ChunkGrid
 from deltastore.format.limits import (
     CHUNK_ELEMENTS,
     INDEXES,
@@ -40,6 +39,7 @@ from deltastore.format.names import (
     split_name,
 )
 from deltastore.format.sealed import Count, Sealed, Strict
+from deltastore.kernels.grid import ChunkGrid
 
 __all__ = ["COMMON", "Array", "SlabRule", "TensorSpec", "TensorTable", "array_order", "stack_tensors"]
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from deltastore.errors import InputError
 from deltastore.format.dtypes import DTYPES, Dtype
-from deltastore.format.grid import Box
 from deltastore.format.table import TensorSpec, TensorTable
+from deltastore.kernels.grid import Box
 from deltastore.layout.fitting import check_tensors
 from deltastore.layout.memory import LiveTensors, bits_of, check_named, element_type, is_torch, same_memory
 

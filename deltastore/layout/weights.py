@@ -8,8 +8,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from deltastore.format.digest import MODULUS, Digester
-from deltastore.format.grid import Box
 from deltastore.format.table import TensorTable
+from deltastore.kernels.grid import Box
 
 __all__ = ["Bits", "Weights", "chunks_of", "digest_of"]
 

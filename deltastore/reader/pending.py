@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from deltastore.format.grid import Box
+from deltastore.kernels.grid import Box
 from deltastore.reader.targets import Targets
 
 __all__ = ["PendingBits", "StagedPatch"]

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from deltastore.errors import InputError
-from deltastore.format.grid import Box
 from deltastore.format.table import TensorTable
+from deltastore.kernels.grid import Box
 from deltastore.layout.live import LiveWeights
 from deltastore.layout.memory import LiveTensors, memory_of, same_memory
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from deltastore.errors import InputError
-from deltastore.format.grid import Box
 from deltastore.format.records import DeltaRecord
 from deltastore.format.table import TensorTable
+from deltastore.kernels.grid import Box
 
 __all__ = ["TiedChanges"]
 

@@ -15,8 +15,8 @@ import numpy as np
 from deltastore.anchors.reading import AnchorWeights
 from deltastore.errors import CorruptError
 from deltastore.format.digest import MODULUS, Digester, digest_text
-from deltastore.format.grid import Box
 from deltastore.format.records import AnchorRecord, DeltaRecord, record_key
+from deltastore.kernels.grid import Box
 from deltastore.layout.weights import chunks_of
 from deltastore.log import Manifest
 from deltastore.replay import DeltaPatches, read_table

@@ -17,6 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deltastore.errors import InputError
+from deltastore.kernels.pieces import Pieces
+from deltastore.kernels.reference.held import HeldChunk
+from deltastore.kernels.rows import ChunkList
 
 __all__ = [
     "BLOCK",
@@ -25,6 +28,7 @@ __all__ = [
     "check_range",
     "check_seed",
     "digest_at",
+    "digest_chunks",
     "digest_range",
     "mix",
     "position_weights",
@@ -111,6 +115,23 @@ def digest_at(bits: Bits, positions: NDArray[np.uint64], seed: int) -> int:
         piece = slice(start, start + _PIECE)
         total += _dot(bits[piece], position_weights(positions[piece]) * np.uint64(seed))
     return total % _MODULUS
+
+
+def digest_chunks(pieces: Pieces, chunks: ChunkList) -> NDArray[np.uint64]:
+    """The digest of the elements of each chunk that ``pieces`` hold: uint64 ``(n,)``.
+
+    ``chunks`` (n,) of dtype ``CHUNK``. An element that stands in two pieces counts twice. O(elements).
+    """
+    digests = np.zeros(len(chunks), np.uint64)
+    for number, (array, chunk) in enumerate(chunks.tolist()):
+        grid, seeds = pieces.table.arrays[array].grid, pieces.table.seeds(array)
+        total = 0
+        for positions, view in HeldChunk(pieces, array, chunk).parts:
+            members, flat = grid.locate(grid.box(chunk), positions.ravel())
+            factors = position_weights(flat.astype(np.uint64)) * seeds[members]
+            total += _dot(view.ravel(), factors)
+        digests[number] = total % _MODULUS
+    return digests
 
 
 def check_range(bits: Bits, first: int, seed: int) -> None:

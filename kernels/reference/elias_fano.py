@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from deltastore.kernels.reference.fields import pack_fields, section_bytes, unpack_fields
+from deltastore.kernels.rows import REASONS
 
 __all__ = ["best_low_bits", "decode_positions", "encode_positions", "high_bits", "positions_bytes"]
 
@@ -63,14 +64,14 @@ def decode_positions(sections: Octets, count: int, universe: int, low_bits: int)
     cut = section_bytes(count * low_bits)
     length = high_bits(count, universe, low_bits)
     if len(sections) != cut + section_bytes(length):
-        raise ValueError(f"position sections of {len(sections)} bytes")
+        raise ValueError(REASONS[3])
     low = unpack_fields(sections[:cut], count, low_bits)
     ones = np.flatnonzero(np.unpackbits(sections[cut:], bitorder="little"))
     if len(ones) != count:
-        raise ValueError(f"{len(ones)} set bits for {count} positions")
+        raise ValueError(REASONS[9])
     if ones[-1] >= length:
-        raise ValueError("an unused bit is set")
+        raise ValueError(REASONS[8])
     positions = ((ones - np.arange(count)) << low_bits) | low.astype(np.int64)
     if positions[-1] >= universe or (count > 1 and bool((np.diff(positions) <= 0).any())):
-        raise ValueError("positions are out of range or out of order")
+        raise ValueError(REASONS[10])
     return positions.astype(np.uint32)

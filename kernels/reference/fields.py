@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from deltastore.kernels.rows import REASONS
+
 __all__ = ["pack_fields", "section_bytes", "unpack_fields"]
 
 Unsigned = np.ndarray[Any, Any]
@@ -41,10 +43,10 @@ def unpack_fields(section: Octets, count: int, width: int) -> Unsigned:
     size or an unused bit is set.
     """
     if len(section) != section_bytes(count * width):
-        raise ValueError(f"a section of {len(section)} bytes for {count} fields of {width} bits")
+        raise ValueError(REASONS[3])
     wide = np.dtype("<u8") if width > 32 else np.dtype("<u4")
     if _tail_is_set(section, count * width):
-        raise ValueError("an unused bit is set")
+        raise ValueError(REASONS[8])
     if width == 0 or count == 0:
         return np.zeros(count, dtype=wide)
     if width in (8, 16, 32, 64):

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deltastore.anchors.sharding import SHARD_BYTES, SHARD_CHUNKS, ShardGrid, array_path, plan_shards
-from deltastore.format.grid import ChunkGrid
 from deltastore.format.table import Array, SlabRule
+from deltastore.kernels.grid import ChunkGrid
 
 AXES = st.lists(st.tuples(st.integers(0, 9), st.integers(1, 4), st.integers(1, 3)), min_size=1, max_size=4)
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from deltastore.format.grid import Box, ChunkGrid
 from deltastore.format.limits import CHUNK_ELEMENTS
+from deltastore.kernels.grid import Box, ChunkGrid
 from deltastore.layout.cutting import plain_chunk
 
 Shape = tuple[int, ...]

@@ -109,7 +109,7 @@ def test_sections_of_another_length(drawn: tuple[Positions, int], low_bits: int,
     other = coded + bytes(more) if more > 0 else coded[: len(coded) + more]
     if len(other) == len(coded):
         return
-    with pytest.raises(ValueError, match=r"position|unused bit|section"):
+    with pytest.raises(ValueError, match=r"position|unused bit|cut short"):
         decode_positions(octets(other), len(positions), universe, low_bits)
 
 
