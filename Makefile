@@ -15,6 +15,9 @@ help:
 	@echo 'make demo      a trainer and an engine on this machine'
 	@echo 'make test      everything that must hold: check, then all tests'
 	@echo 'make check     the fast part: ruff, mypy, the direction of imports'
+	@echo 'make sanitize  the compiled kernels under AddressSanitizer and UndefinedBehaviorSanitizer'
+	@echo 'make fuzz      damaged patches for the compiled decoder; FUZZ_S=600 for ten minutes'
+	@echo 'make valgrind  each compiled kernel once under valgrind'
 	@echo 'make format    rewrite the Python files as ruff formats them'
 	@echo 'make schema    write the JSON Schemas in spec/schema/ again'
 	@echo 'make vectors   write the test vectors in spec/vectors/ again'
@@ -47,6 +50,8 @@ layers: $(VENV)/installed-dev
 format: $(VENV)/installed-dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+include kernels/cpu/sanitize.mk
 
 schema: $(VENV)/installed-dev
 	$(BIN)/python -m spec.schema.write

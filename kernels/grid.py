@@ -67,6 +67,13 @@ class ChunkGrid:
         )
         return Box(start, size)
 
+    def number(self, box: Box) -> int:
+        """The chunk that starts where ``box`` does: the inverse of ``box``."""
+        number = 0
+        for at, step, count in zip(box.start, self.chunk, self.counts, strict=True):
+            number = number * count + at // step
+        return number
+
     def boxes(self) -> Iterator[tuple[int, Box]]:
         """Every chunk with its box, in order."""
         for chunk in range(len(self)):

@@ -7,9 +7,10 @@ tensors, tensor-parallel cuts, transposed and fused parameters are all pieces.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,9 @@ from deltastore.errors import InputError
 from deltastore.kernels.grid import ChunkGrid
 
 __all__ = ["GridArray", "KernelTable", "Piece", "Pieces"]
+
+_MOST_AXES: Final = 17  # a member axis and the 16 that a tensor may have
+_MOST_ELEMENTS: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +52,15 @@ class KernelTable:
 
     Seeds are asked for once, and only by kernels that need them. ``prepared`` is where a backend keeps what
     it made of the table.
+
+    Raises InputError ``bad_argument`` for an array of more than 17 axes, of elements of another width than 1,
+    2, 4 or 8 bytes, or with chunks of no element or of more than 2**20.
     """
 
     def __init__(self, arrays: Sequence[GridArray], seeds: Callable[[int], NDArray[np.uint64]]) -> None:
         self.arrays = tuple(arrays)
+        for array in self.arrays:
+            _check_array(array)
         self.prepared: dict[str, Any] = {}
         self._ask = seeds
         self._seeds: dict[int, NDArray[np.uint64]] = {}
@@ -68,8 +77,8 @@ class Piece:
     """A box of member ``member`` of array ``array``, and its memory.
 
     ``lo``: the box's first element along each axis of the tensor. ``view``: the bits as unsigned integers of
-    the array's width, in the shape of the box, with any strides: a NumPy array, or (for the GPU) a torch
-    tensor of the signed integer type of that width, which shares memory with the parameter.
+    the array's width, in the shape of the box, with any strides and at any alignment: a NumPy array, or (for
+    the GPU) a torch tensor of the signed integer type of that width, which shares memory with the parameter.
     """
 
     array: int
@@ -87,7 +96,8 @@ class Pieces:
     """The pieces that one process holds. They keep their memory alive.
 
     Raises InputError: ``bad_argument`` for a box outside its tensor or an array or member that the table has
-    not, ``wrong_dtype`` for a view of another width.
+    not, ``wrong_dtype`` for a view that is not of unsigned integers of the array's width (of a torch tensor:
+    signed ones).
     """
 
     def __init__(self, table: KernelTable, pieces: Iterable[Piece]) -> None:
@@ -99,9 +109,31 @@ class Pieces:
             _check_piece(table, piece)
             self._of.setdefault((piece.array, piece.member), []).append(piece)
 
+    @classmethod
+    def of_chunks(cls, table: KernelTable, chunks: Iterable[tuple[int, int, Any]]) -> Self:
+        """Chunks in buffers: ``(array, chunk, bits)``, with bits in the shape of the chunk's box."""
+        pieces = []
+        for array, chunk, bits in chunks:
+            box = table.arrays[array].grid.box(chunk)
+            for offset in range(box.size[0]):
+                pieces.append(Piece(array, box.start[0] + offset, box.start[1:], bits[(offset, ...)]))
+        return cls(table, pieces)
+
     def of(self, array: int, member: int) -> Sequence[Piece]:
         """The pieces of one tensor, in the order in which they were given."""
         return self._of.get((array, member), ())
+
+
+def _check_array(array: GridArray) -> None:
+    extent, chunk = array.grid.extent, array.grid.chunk
+    sound = 1 <= len(extent) == len(chunk) <= _MOST_AXES and min(extent) >= 0
+    if not sound or array.itemsize not in (1, 2, 4, 8) or not 1 <= math.prod(chunk) <= _MOST_ELEMENTS:
+        raise InputError(
+            "bad_argument",
+            f"no kernel takes an array of extent {list(extent)} in chunks of {list(chunk)} with elements of "
+            f"{array.itemsize} bytes: at most {_MOST_AXES} axes, {_MOST_ELEMENTS} elements a chunk, and 1, "
+            "2, 4 or 8 bytes",
+        )
 
 
 def _check_piece(table: KernelTable, piece: Piece) -> None:
@@ -118,9 +150,10 @@ def _check_piece(table: KernelTable, piece: Piece) -> None:
             f"{where}: box {list(piece.size)} from {list(piece.lo)} is not inside {members} tensors of shape "
             f"{shape}; give a box of the tensor",
         )
-    if piece.view.dtype.itemsize != array.itemsize:
+    kinds = (array.storage, f"torch.int{array.bits}")
+    if piece.view.dtype != kinds[0] and str(piece.view.dtype) != kinds[1]:
         raise InputError(
             "wrong_dtype",
-            f"{where}: elements of {piece.view.dtype.itemsize} bytes where the array has {array.itemsize}; "
-            "give a view of the bits",
+            f"{where}: elements of type {piece.view.dtype} where {kinds[0]} is wanted, or {kinds[1]}; give a "
+            "view of the bits",
         )

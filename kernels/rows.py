@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
+
+from deltastore.errors import InputError
 
 __all__ = [
     "CHUNK",
@@ -24,6 +26,7 @@ __all__ = [
     "Octets",
     "Rows",
     "StagedBits",
+    "check_pack",
     "chunk_list",
     "chunks_of",
     "offsets_of",
@@ -78,10 +81,15 @@ class Encoding(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class EncodedPatches:
-    """Patches of distinct chunks: ``rows`` (R,) of dtype ``ROW`` with ``check`` all zero, and their body."""
+    """Patches of distinct chunks: ``rows`` (R,) of dtype ``ROW`` with ``check`` all zero, and their body.
+
+    ``changed`` (R,) uint32: the elements of each that changed, or that were listed. ``count`` says how many
+    it writes, which is more where the raw form was taken.
+    """
 
     rows: Rows
     body: Octets
+    changed: NDArray[np.uint32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +99,9 @@ class StagedBits:
     ``chunks`` (R,) of dtype ``CHUNK``. Those of chunk r stand at ``positions[starts[r] : starts[r + 1]]``,
     uint32, strictly ascending, relative to the chunk in row-major order; their new bits, little-endian of the
     array's width, fill ``bits`` from byte ``offsets[r]`` on. ``starts`` and ``offsets`` are int64
-    ``(R + 1,)``, and every offset is a multiple of 8.
+    ``(R + 1,)``, and every offset is a multiple of 8. None of them may change while a kernel runs.
+
+    Raises InputError ``wrong_dtype`` for lists of another type or with more than one axis.
     """
 
     chunks: ChunkList
@@ -99,6 +109,23 @@ class StagedBits:
     positions: NDArray[np.uint32]
     offsets: NDArray[np.int64]
     bits: Octets
+
+    def __post_init__(self) -> None:
+        wanted: dict[str, Any] = {
+            "chunks": CHUNK,
+            "starts": "i8",
+            "positions": "u4",
+            "offsets": "i8",
+            "bits": "u1",
+        }
+        for name, dtype in wanted.items():
+            _check_list(f"{name} of staged bits", getattr(self, name), np.dtype(dtype))
+
+    @classmethod
+    def none(cls) -> Self:
+        """No chunk at all."""
+        zero = np.zeros(1, np.int64)
+        return cls(np.zeros(0, CHUNK), zero, np.zeros(0, np.uint32), zero, np.zeros(0, np.uint8))
 
     @property
     def nbytes(self) -> int:
@@ -113,6 +140,18 @@ class ListedChanges:
 
     new: StagedBits
     old: Octets
+
+
+def check_pack(rows: Rows, body: Octets) -> None:
+    """InputError ``wrong_dtype`` unless they are (R,) of dtype ``ROW`` and (n,) of uint8."""
+    _check_list("rows", rows, ROW)
+    _check_list("a body", body, np.dtype("u1"))
+
+
+def _check_list(what: str, given: Any, dtype: np.dtype[Any]) -> None:
+    if not isinstance(given, np.ndarray) or given.dtype != dtype or given.ndim != 1:
+        kind = f"{given.shape} of {given.dtype}" if isinstance(given, np.ndarray) else type(given).__name__
+        raise InputError("wrong_dtype", f"{what}: NumPy arrays (n,) of {dtype}, not {kind:.120}")
 
 
 def chunk_list(arrays: Any, chunks: Any) -> ChunkList:

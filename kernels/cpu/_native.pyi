@@ -2,8 +2,32 @@ from typing import Any
 
 import numpy as np
 
-def digest_range(bits: np.ndarray[Any, Any], first: int, seed: int, portable: bool = False) -> int:
-    """Unchecked but for the dtype and the shape of ``bits``; ``portable`` shuts AVX2 out, for tests."""
+Array = np.ndarray[Any, Any]
+
+def digest_range(bits: Array, first: int, seed: int, instructions: int) -> int:
+    """Unchecked but for the dtype and the shape of ``bits``."""
+
+def digest_chunks(pieces: Pieces, chunks: Array, digests: Array, threads: int, instructions: int) -> int:
+    """Fills ``digests``. The number of the first chunk that cannot be digested, or of all chunks."""
+
+def encode_changed(
+    new: Pieces, old: Pieces, chunks: Array, threads: int, instructions: int
+) -> tuple[int, int, Array, Array, Array]:
+    """(0, n, rows, body, changed), or why a chunk is refused and which: (refusal, chunk, None, ...)."""
+
+def encode_listed(
+    table: Table,
+    chunks: Array,
+    starts: Array,
+    positions: Array,
+    offsets: Array,
+    new: Array,
+    old: Array,
+    whole: Pieces | None,
+    threads: int,
+    instructions: int,
+) -> tuple[int, int, Array, Array, Array]:
+    """As ``encode_changed``; ``starts`` and ``offsets`` lead nowhere beyond what they index."""
 
 def supported_instructions() -> int: ...
 
@@ -23,3 +47,62 @@ class Pieces:
         address: int,
     ) -> None: ...
     def finish(self) -> None: ...
+
+class Staged:
+    def __init__(
+        self,
+        chunks: Array,
+        starts: Array,
+        positions: Array,
+        offsets: Array,
+        bits: Array,
+    ) -> None: ...
+    def first_bad(self, table: Table, threads: int) -> int: ...
+
+def check(table: Table, rows: Array, body: Array, threads: int, instructions: int) -> tuple[int, int]: ...
+def apply(pieces: Pieces, rows: Array, body: Array, threads: int, instructions: int) -> tuple[int, int]: ...
+def count_held(
+    pieces: Pieces,
+    rows: Array,
+    body: Array,
+    counts: Array,
+    threads: int,
+    instructions: int,
+) -> tuple[int, int]: ...
+def resolve(
+    pieces: Pieces,
+    rows: Array,
+    body: Array,
+    under: Staged | None,
+    under_rows: Array,
+    starts: Array,
+    offsets: Array,
+    positions: Array,
+    bits: Array,
+    differences: Array,
+    threads: int,
+    instructions: int,
+) -> tuple[int, int]: ...
+def scatter(pieces: Pieces, staged: Staged, threads: int) -> None: ...
+def mismatches(pieces: Pieces, staged: Staged, threads: int) -> int: ...
+def count_merged(
+    first: Staged,
+    second: Staged,
+    of_first: Array,
+    of_second: Array,
+    counts: Array,
+    threads: int,
+) -> int: ...
+def merge(
+    table: Table,
+    first: Staged,
+    second: Staged,
+    of_first: Array,
+    of_second: Array,
+    starts: Array,
+    offsets: Array,
+    positions: Array,
+    bits: Array,
+    threads: int,
+) -> None: ...
+def read_both(first: Array, second: Array, threads: int) -> int: ...

@@ -34,8 +34,9 @@ std::uint64_t block_sum(const unsigned char *bits, std::size_t start, std::size_
 
 template <typename Element>
 std::uint64_t digest_range(const unsigned char *bits, std::size_t count, std::uint64_t first,
-                           std::uint64_t seed, bool portable) {
-    const BlockSum whole_block_sum = portable ? nullptr : avx2_block_sum(sizeof(Element));
+                           std::uint64_t seed, Instructions instructions) {
+    const BlockSum whole_block_sum =
+        instructions == Instructions::portable ? nullptr : avx2_block_sum(sizeof(Element));
     std::uint64_t block = first / kBlock;
     std::size_t start = first % kBlock;
     std::uint64_t total = 0;
@@ -55,7 +56,7 @@ std::uint64_t digest_range(const unsigned char *bits, std::size_t count, std::ui
 
 #define DELTASTORE_DIGEST_OF(Element) \
     template std::uint64_t digest_range<Element>(const unsigned char *, std::size_t, std::uint64_t, \
-                                                 std::uint64_t, bool)
+                                                 std::uint64_t, Instructions)
 
 DELTASTORE_DIGEST_OF(std::uint8_t);
 DELTASTORE_DIGEST_OF(std::uint16_t);

@@ -27,7 +27,7 @@ inline Instructions supported_instructions() {
 }
 
 inline Instructions usable_instructions(int wanted) {
-    return static_cast<Instructions>(std::min(wanted, static_cast<int>(supported_instructions())));
+    return static_cast<Instructions>(std::clamp(wanted, 0, static_cast<int>(supported_instructions())));
 }
 
 }  // namespace deltastore

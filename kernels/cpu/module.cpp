@@ -2,7 +2,11 @@
 
 #include "module.hpp"
 
+#include "apply_bind.hpp"
+#include "ceiling.hpp"
 #include "digest.hpp"
+#include "digest_chunks.hpp"
+#include "encode.hpp"
 #include "instructions.hpp"
 
 namespace {
@@ -12,15 +16,16 @@ using Bits = nb::ndarray<const Element, nb::ndim<1>, nb::c_contig, nb::device::c
 
 template <typename Element>
 std::uint64_t digest_range(const Bits<Element> &bits, std::uint64_t first, std::uint64_t seed,
-                           bool portable) {
+                           int instructions) {
     const auto *bytes = reinterpret_cast<const unsigned char *>(bits.data());
-    return deltastore::digest_range<Element>(bytes, bits.size(), first, seed, portable);
+    return deltastore::digest_range<Element>(bytes, bits.size(), first, seed,
+                                             deltastore::usable_instructions(instructions));
 }
 
 template <typename Element>
 void bind_digest_range(nb::module_ &module) {
     module.def("digest_range", &digest_range<Element>, nb::arg("bits").noconvert(), nb::arg("first"),
-               nb::arg("seed"), nb::arg("portable") = false, nb::call_guard<nb::gil_scoped_release>());
+               nb::arg("seed"), nb::arg("instructions"), nb::call_guard<nb::gil_scoped_release>());
 }
 
 void add_array(deltastore::Table &table, const std::vector<std::int64_t> &extent,
@@ -40,7 +45,9 @@ void add_array(deltastore::Table &table, const std::vector<std::int64_t> &extent
 }
 
 void set_seeds(deltastore::Table &table, std::size_t array, const Bits<std::uint64_t> &seeds) {
-    table.arrays[array].seeds.assign(seeds.data(), seeds.data() + seeds.size());
+    // Once: a kernel of another thread may be reading them by now.
+    auto &known = table.arrays[array].seeds;
+    if (known.empty()) known.assign(seeds.data(), seeds.data() + seeds.size());
 }
 
 void add_piece(deltastore::Pieces &pieces, std::uint32_t array, std::uint32_t member,
@@ -60,10 +67,15 @@ void add_piece(deltastore::Pieces &pieces, std::uint32_t array, std::uint32_t me
 }  // namespace
 
 NB_MODULE(_native, module) {
+    // A reader that a script still holds when Python ends is no leak worth a warning.
+    nb::set_leak_warnings(false);
+    deltastore::bind_ceiling(module);
     bind_digest_range<std::uint8_t>(module);
     bind_digest_range<std::uint16_t>(module);
     bind_digest_range<std::uint32_t>(module);
     bind_digest_range<std::uint64_t>(module);
+    bind_digest_chunks(module);
+    bind_encode(module);
     nb::class_<deltastore::Table>(module, "Table")
         .def(nb::init<>())
         .def("add", &add_array, nb::arg("extent"), nb::arg("chunk"), nb::arg("itemsize"), nb::arg("floating"))
@@ -75,4 +87,5 @@ NB_MODULE(_native, module) {
         .def("finish", &deltastore::Pieces::finish);
     module.def("supported_instructions",
                [] { return static_cast<int>(deltastore::supported_instructions()); });
+    deltastore::bind_apply(module);
 }

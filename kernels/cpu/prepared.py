@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
+from deltastore.errors import InputError
 from deltastore.kernels.cpu import _native
 from deltastore.kernels.pieces import KernelTable, Piece, Pieces
 
@@ -20,7 +23,8 @@ def prepared_table(table: KernelTable, *, seeds: bool = False) -> _native.Table:
         native = _native.Table()
         for array in table.arrays:
             native.add(list(array.grid.extent), list(array.grid.chunk), array.itemsize, array.floating)
-        table.prepared[_TABLE] = native
+        # Two threads may come here at once; both then go on with one table.
+        native = table.prepared.setdefault(_TABLE, native)
     if seeds and _SEEDED not in table.prepared:
         for number in range(len(table.arrays)):
             native.set_seeds(number, table.seeds(number))
@@ -39,11 +43,14 @@ def prepared_pieces(pieces: Pieces, *, seeds: bool = False) -> _native.Pieces:
                 piece.array, piece.member, list(piece.lo), list(piece.size), _strides(piece), _address(piece)
             )
         native.finish()
-        pieces.prepared[_TABLE] = native
+        native = pieces.prepared.setdefault(_TABLE, native)
     return native
 
 
 def _strides(piece: Piece) -> list[int]:
+    if not isinstance(piece.view, np.ndarray):
+        kind = type(piece.view).__name__
+        raise InputError("wrong_memory", f"kernels of the CPU take pieces of NumPy arrays, not of a {kind}")
     return list(piece.view.strides)
 
 

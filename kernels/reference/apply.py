@@ -14,7 +14,7 @@ from deltastore.kernels.reference.encode import difference
 from deltastore.kernels.reference.held import HeldChunk
 from deltastore.kernels.reference.patch import DecodedPatch, Run, decode_patch
 from deltastore.kernels.reference.staged import Change, staged, staged_chunks
-from deltastore.kernels.rows import REASONS, Octets, Rows, StagedBits, offsets_of
+from deltastore.kernels.rows import REASONS, Octets, Rows, StagedBits, check_pack, offsets_of
 
 __all__ = ["apply", "check", "mismatches", "resolve", "scatter"]
 
@@ -59,7 +59,8 @@ def resolve(
 def scatter(pieces: Pieces, new: StagedBits) -> None:
     """Write the staged bits, in every piece that holds the element; elements that none holds are left out.
 
-    Nothing is written outside the pieces' boxes, whatever ``new`` says. O(n). Raises InputError
+    ``new``: n elements of any chunks, as ``resolve`` gives them. Nothing is written outside the pieces'
+    boxes, whatever ``new`` says. O(n). Raises InputError
     ``bad_argument`` before the first write when positions do not ascend strictly or leave their chunk.
     """
     changes = list(staged_chunks(pieces.table, new))
@@ -68,7 +69,10 @@ def scatter(pieces: Pieces, new: StagedBits) -> None:
 
 
 def mismatches(pieces: Pieces, new: StagedBits) -> int:
-    """How many elements in memory differ from what ``scatter`` writes there: 0 right after it."""
+    """How many elements in memory differ from what ``scatter`` writes there: 0 right after it.
+
+    One that several pieces hold counts in each. Raises InputError as ``scatter``. O(n).
+    """
     return sum(
         HeldChunk(pieces, array, chunk).mismatches(positions, bits)
         for (array, chunk), (positions, bits) in staged_chunks(pieces.table, new)
@@ -78,9 +82,10 @@ def mismatches(pieces: Pieces, new: StagedBits) -> int:
 def apply(pieces: Pieces, rows: Rows, body: Octets) -> None:
     """Write patches straight into memory; all of them are checked as by ``check`` before the first write.
 
-    Rows are of distinct chunks. Raises PatchError for the first row that does not fit the current weights:
-    nothing of that row is written, of the others any may be. Doing it again is harmless. Where several pieces
-    hold an element, what each gets follows from its own bits. O(body + elements written).
+    ``rows`` (R,) of dtype ``ROW``, of distinct chunks, and ``body``, their patches. Raises PatchError for the
+    first row that does not fit the current weights: nothing of that row stays written, of the others any may
+    be. Doing it again is harmless. Where several pieces hold an element, what each gets follows from its own
+    bits. O(body + elements written).
     """
     for number, patch in list(_decoded(pieces.table, rows, body)):
         place = (int(rows[number]["array"]), int(rows[number]["chunk"]))
@@ -92,6 +97,7 @@ def apply(pieces: Pieces, rows: Rows, body: Octets) -> None:
 
 
 def _decoded(table: KernelTable, rows: Rows, body: Octets) -> Iterator[tuple[int, DecodedPatch]]:
+    check_pack(rows, body)
     offsets = offsets_of(rows)
     for number, row in enumerate(rows):
         array, chunk = int(row["array"]), int(row["chunk"])

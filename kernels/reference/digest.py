@@ -85,7 +85,7 @@ def digest_range(bits: Bits, first: int, seed: int) -> int:
     """The digest of a contiguous range of one tensor, 0..2**64 - 1.
 
     ``bits`` is ``(n,)``, C-contiguous, of dtype uint8, uint16, uint32 or uint64 and at any alignment; element
-    k has the flat index ``first + k``. Memory: below a mebibyte, whatever n is.
+    k has the flat index ``first + k``. O(n); memory: below a mebibyte, whatever n is.
 
     Raises InputError: ``wrong_dtype`` or ``wrong_memory`` for such ``bits``, ``bad_argument`` for an index
     outside 0..2**63 - 1 or a seed that is not odd or not below 2**64.
@@ -120,7 +120,8 @@ def digest_at(bits: Bits, positions: NDArray[np.uint64], seed: int) -> int:
 def digest_chunks(pieces: Pieces, chunks: ChunkList) -> NDArray[np.uint64]:
     """The digest of the elements of each chunk that ``pieces`` hold: uint64 ``(n,)``.
 
-    ``chunks`` (n,) of dtype ``CHUNK``. An element that stands in two pieces counts twice. O(elements).
+    ``chunks`` (n,) of dtype ``CHUNK``, all of them the table's. An element that stands in two pieces counts
+    twice. The C++ kernel raises InputError ``bad_argument`` for a chunk that the table has not. O(elements).
     """
     digests = np.zeros(len(chunks), np.uint64)
     for number, (array, chunk) in enumerate(chunks.tolist()):

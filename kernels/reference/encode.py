@@ -52,7 +52,9 @@ def encode_changed(new: Pieces, old: Pieces, chunks: ChunkList) -> EncodedPatche
 
 
 def encode_listed(table: KernelTable, changes: ListedChanges, whole: Pieces | None = None) -> EncodedPatches:
-    """The elements that a detector lists, as patches. ``changes.old`` is laid out as ``changes.new.bits``.
+    """The elements that a detector lists, as patches: ``changes.new`` of any chunks, each once.
+
+    ``changes.old`` holds the bits before, uint8, laid out as ``changes.new.bits``.
 
     An element whose bits are the same before and after is written all the same. A chunk of no elements has
     no row. The raw form is allowed for a chunk that ``whole`` holds entirely: its bits are the new ones then.
@@ -105,14 +107,15 @@ def _entry(
     old: Bits,
     new: Bits,
     whole: Bits | None,
-) -> tuple[tuple[int, int, int], EncodedPatch]:
+) -> tuple[tuple[int, int, int, int], EncodedPatch]:
     form = table.arrays[array]
     patch = encode_patch(form, form.grid.box(chunk).elements, positions, old, new, whole)
-    return (array, chunk, difference(table, array, chunk, positions, old, new)), patch
+    return (array, chunk, difference(table, array, chunk, positions, old, new), len(positions)), patch
 
 
-def _together(entries: list[tuple[tuple[int, int, int], EncodedPatch]]) -> EncodedPatches:
+def _together(entries: list[tuple[tuple[int, int, int, int], EncodedPatch]]) -> EncodedPatches:
     rows = np.zeros(len(entries), ROW)
-    for number, ((array, chunk, change), patch) in enumerate(entries):
+    for number, ((array, chunk, change, _), patch) in enumerate(entries):
         rows[number] = (array, chunk, len(patch.data), patch.count, patch.encoding, change, bytes(16))
-    return EncodedPatches(rows, np.frombuffer(b"".join(patch.data for _, patch in entries), np.uint8))
+    body = np.frombuffer(b"".join(patch.data for _, patch in entries), np.uint8)
+    return EncodedPatches(rows, body, np.array([entry[0][3] for entry in entries], np.uint32))

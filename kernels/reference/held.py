@@ -72,4 +72,5 @@ def _parts(pieces: Pieces, array: int, box: Box) -> Iterator[tuple[NDArray[np.in
                 spans = list(zip(lows, highs, strict=True))
                 inside = tuple(slice(a - at, b - at) for (a, b), at in zip(spans, box.start[1:], strict=True))
                 taken = tuple(slice(a - at, b - at) for (a, b), at in zip(spans, piece.lo, strict=True))
-                yield numbers[(offset, *inside, ...)], piece.view[(*taken, ...)]
+                place: Any = (offset, *inside, ...)
+                yield numbers[place], piece.view[(*taken, ...)]

@@ -42,7 +42,8 @@ def staged_chunks(table: KernelTable, source: StagedBits) -> Iterator[tuple[Chun
         elements = table.arrays[array].grid.box(chunk).elements
         ascending = bool((np.diff(positions.astype(np.int64)) > 0).all())
         if not ascending or (len(positions) and int(positions[-1]) >= elements):
-            raise InputError("bad_argument", f"positions in chunk {chunk} of array {array} do not ascend")
+            place = f"the bits staged for chunk {chunk} of array {array}"
+            raise InputError("bad_argument", f"{place}: positions do not ascend in it")
         storage = table.arrays[array].storage
         at = int(source.offsets[number])
         yield (
@@ -54,7 +55,8 @@ def staged_chunks(table: KernelTable, source: StagedBits) -> Iterator[tuple[Chun
 def merge(table: KernelTable, first: StagedBits, second: StagedBits) -> tuple[StagedBits, int]:
     """Both as one, chunks by ascending (array, chunk); an element of both has ``second``'s bits.
 
-    The number returned says how many elements stand in both. O(n log n).
+    Each holds a chunk once at most. The number returned says how many elements stand in both. Raises
+    InputError ``bad_argument`` when positions do not ascend strictly or leave their chunk. O(n log n).
     """
     found = dict(staged_chunks(table, first))
     overlaps = 0

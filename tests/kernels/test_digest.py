@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from deltastore.errors import InputError
-from deltastore.kernels.cpu import _native, digest_range
+from deltastore.kernels.cpu import Instructions, digest_range
 from deltastore.kernels.reference import digest as reference
 
 Bits = np.ndarray[Any, Any]
@@ -26,7 +26,7 @@ EMBEDDING_SEED = 0x2AE5039BAC43D4FD
 
 
 def portable_digest_range(bits: Bits, first: int, seed: int) -> int:
-    return _native.digest_range(bits, first, seed, portable=True)
+    return digest_range(bits, first, seed, instructions=Instructions.PORTABLE)
 
 
 BACKENDS: dict[str, Digest] = {
