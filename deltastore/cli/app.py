@@ -8,6 +8,7 @@ import typer
 
 from deltastore import __version__
 from deltastore.cli.arguments import EXIT_STATUS
+from deltastore.cli.bench import bench
 from deltastore.cli.demo import demo
 from deltastore.cli.export import export
 from deltastore.cli.follow import follow
@@ -31,6 +32,7 @@ app: Final = typer.Typer(
 
 for command in (init, publish, log, show, export, validate, follow, demo):
     app.command(command.__name__, epilog=EXIT_STATUS)(command)
+app.add_typer(bench, name="bench")
 
 
 def _print_version(wanted: bool) -> None:

@@ -1,0 +1,62 @@
+"""``deltastore bench``: what this machine does, beside its own ceilings."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict
+from typing import Annotated, Final
+
+import typer
+
+from deltastore.cli.arguments import EXIT_STATUS, Json
+from deltastore.cli.output import Output
+
+__all__ = ["bench"]
+
+bench: Final = typer.Typer(
+    help="Measure this machine: every figure beside a ceiling or a rival of the same run.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+@bench.command("kernels", epilog=EXIT_STATUS)
+def kernels(
+    shapes: Annotated[
+        str, typer.Option("--shapes", metavar="MODEL", help="Arrays of one layer: qwen3-8b or qwen3-0.6b.")
+    ] = "qwen3-8b",
+    layers: Annotated[int, typer.Option("--layers", metavar="N", min=1, help="How many of them.")] = 1,
+    threads: Annotated[
+        int | None, typer.Option("--threads", metavar="N", min=1, help="Beside one thread. [all processors]")
+    ] = None,
+    repeats: Annotated[
+        int, typer.Option("--repeats", metavar="N", min=1, help="Runs of each; the best counts.")
+    ] = 5,
+    as_json: Json = False,
+) -> None:
+    """Diff and encode, decode and apply, digest, sizes: on weights that are made here.
+
+    Ratios are to the read ceiling, to NumPy's scatter with ready indices, to the entropy bound, and to XOR
+    with zstd. Exits with 0 whether or not the targets are reached: machines differ. One layer of qwen3-8b
+    takes about 3 GB of memory. Needs zstandard: pip install 'deltastore[bench]'.
+    """
+    from deltastore.bench.kernels import measure_kernels
+    from deltastore.bench.model import SHAPES
+    from deltastore.errors import UsageError
+    from deltastore.kernels.cpu import supported_instructions
+    from deltastore.kernels.threads import chosen_threads
+
+    if shapes not in SHAPES:
+        raise UsageError("usage", f"--shapes is one of {', '.join(SHAPES)}, not {shapes}")
+    output = Output(as_json=as_json)
+    if not as_json:
+        output.result({}, f"{os.cpu_count()} processors, {supported_instructions().name}")
+        output.result({}, f"{'':29}{'density':>9}{'threads':>8}  {'':24}ratio")
+    for one in measure_kernels(shapes, layers, chosen_threads(threads), repeats):
+        density = "" if one.density is None else f"{one.density:.2%}"
+        figure = f"{one.value:10.3f} {one.unit:<13}"
+        ratio = "" if one.ratio is None else f"{one.ratio:6.3f} of {one.beside}"
+        wanted = "" if one.target is None else f"  ({'<=' if one.at_most else '>='} {one.target})"
+        missed = "  MISSED" if one.reached is False else ""
+        line = f"{one.name:<29}{density:>9}{one.threads:>8}  {figure}{ratio}{wanted}{missed}"
+        output.result({**asdict(one), "reached": one.reached}, line.rstrip())
