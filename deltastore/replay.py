@@ -15,13 +15,15 @@ from typing import Any, Self
 import numpy as np
 
 from deltastore.anchors.reading import AnchorWeights
-from deltastore.errors import CorruptError, NotFoundError
+from deltastore.errors import CorruptError, NotFoundError, PatchError
 from deltastore.format.digest import MODULUS
 from deltastore.format.limits import TABLE_BYTES
 from deltastore.format.pack import PackIndex, index_bytes, pack_key
-from deltastore.format.patch import Patch
 from deltastore.format.records import AnchorRecord, DeltaRecord, PackRef, record_key, table_key
 from deltastore.format.table import TensorTable
+from deltastore.kernels.cpu import resolve, scatter
+from deltastore.kernels.pieces import Pieces
+from deltastore.kernels.rows import chunks_of
 from deltastore.log import Log, Manifest
 from deltastore.stores.base import Store
 from deltastore.stores.named import lost_object
@@ -138,10 +140,7 @@ def checked_index(
 
 def _end_slabs(index: PackIndex, table: TensorTable) -> tuple[int, int]:
     """The slabs of the first and the last row."""
-    first, last = (
-        int(table.arrays[int(row["array"])].slabs(np.array([int(row["chunk"])]), table.slabs)[0])
-        for row in (index.rows[0], index.rows[-1])
-    )
+    first, last = table.slabs_of(chunks_of(index.rows[[0, -1]])).tolist()
     return first, last
 
 
@@ -191,14 +190,27 @@ class DeltaPatches:
         index, row = self._indexes[pack], number - int(self._first_rows[pack])
         return StoredPatch(index, row, int(index.offsets[row]), int(index.offsets[row + 1]))
 
-    async def decode(self, stored: StoredPatch) -> Patch:
-        """Fetch, check and decode one patch."""
+    async def apply(self, stored: StoredPatch, bits: Bits) -> int:
+        """Fetch and check one patch and write it into its chunk's ``bits``; the digest difference it makes.
+
+        ``bits`` has the shape of the chunk's box. Raises ``CorruptError`` with nothing written.
+        """
+        row = stored.index.rows[stored.row : stored.row + 1]
+        pieces = Pieces.of_chunks(self._table.kernels, [(int(row["array"][0]), int(row["chunk"][0]), bits)])
+        body = stored.index.check_hash(stored.row, await self._fetch(stored), self._table)
+        try:
+            staged, differences = resolve(pieces, row, body)
+        except PatchError as error:
+            raise stored.index.named(error, self._table, first=stored.row) from None
+        scatter(pieces, staged)
+        return int(differences[0])
+
+    async def _fetch(self, stored: StoredPatch) -> bytes:
         key = stored.index.where
         try:
-            data = await self._store.get_range(key, stored.start, stored.end - stored.start)
+            return await self._store.get_range(key, stored.start, stored.end - stored.start)
         except NotFoundError:
             raise lost_object(key, f"version {stored.index.version}") from None
-        return stored.index.read_patch(stored.index.rows[stored.row], memoryview(data), self._table)
 
 
 class ReplayedWeights:
@@ -229,7 +241,7 @@ class ReplayedWeights:
         stored = [(delta, patch) for delta in self._deltas for patch in delta.of(array, chunk)]
         if not stored:
             return bits
-        flat = np.array(bits, order="C").reshape(-1)
+        changed = np.array(bits, order="C")
         for delta, patch in stored:
-            (await delta.decode(patch)).apply(flat, patch.index.where)
-        return flat.reshape(bits.shape)
+            await delta.apply(patch, changed)
+        return changed

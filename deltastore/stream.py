@@ -115,15 +115,24 @@ class AsyncStream:
         cast: bool = False,
         label: str = "",
         pack_bytes: int = PACK_TARGET_BYTES,
+        threads: int | None = None,
     ) -> AsyncWriter:
         """Begin a new epoch that publishes ``tensors``; see ``open_writer``. Fences every earlier writer."""
         return await open_writer(
-            self._store, tensors, resumes=resumes, cast=cast, label=label, pack_bytes=pack_bytes
+            self._store,
+            tensors,
+            resumes=resumes,
+            cast=cast,
+            label=label,
+            pack_bytes=pack_bytes,
+            threads=threads,
         )
 
-    async def reader(self, tensors: LiveTensors, *, pause: Pause | None = None) -> AsyncReader:
+    async def reader(
+        self, tensors: LiveTensors, *, pause: Pause | None = None, threads: int | None = None
+    ) -> AsyncReader:
         """A reader that writes versions into ``tensors``, in place; see ``open_reader``."""
-        return await open_reader(self._store, tensors, pause=pause)
+        return await open_reader(self._store, tensors, pause=pause, threads=threads)
 
     async def close(self) -> None:
         """Release the store."""

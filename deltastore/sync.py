@@ -107,24 +107,31 @@ class Stream:
         cast: bool = False,
         label: str = "",
         pack_bytes: int = PACK_TARGET_BYTES,
+        threads: int | None = None,
     ) -> Writer:
-        """Begin a new epoch that publishes ``tensors`` (name -> NumPy array or torch CPU tensor).
+        """Begin a new epoch that publishes ``tensors`` (name -> NumPy array or torch tensor).
 
         Every earlier writer of the stream is fenced. The version whose weights ``tensors`` are, proved by
         digest, is the first base; where there is none, the first version is stored whole. ``resumes``
         insists on one. ``cast``: F32 tensors may stand for BF16 or F16 ones. ``label`` names the trainer in
-        the log. Raises ``InputError`` naming the first tensor that does not fit.
+        the log. ``threads``: how many may compare and encode at once; None: one for each processor, but at
+        most 8. Raises ``InputError`` naming the first tensor that does not fit.
         """
-        core = self._core.writer(tensors, resumes=resumes, cast=cast, label=label, pack_bytes=pack_bytes)
+        core = self._core.writer(
+            tensors, resumes=resumes, cast=cast, label=label, pack_bytes=pack_bytes, threads=threads
+        )
         return Writer(self._loop.run(core), self._loop)
 
-    def reader(self, tensors: LiveTensors, *, pause: SyncPause | None = None) -> Reader:
+    def reader(
+        self, tensors: LiveTensors, *, pause: SyncPause | None = None, threads: int | None = None
+    ) -> Reader:
         """A reader that writes versions into ``tensors``, in place.
 
-        ``pause`` makes a context manager; inside it the engine leaves its weights alone. Raises
+        ``pause`` makes a context manager; inside it the engine leaves its weights alone. ``threads``:
+        how many may decode and write at once; None: one for each processor, but at most 8. Raises
         ``InputError`` naming the first tensor that does not fit.
         """
-        core = self._core.reader(tensors, pause=None if pause is None else _as_async(pause))
+        core = self._core.reader(tensors, pause=None if pause is None else _as_async(pause), threads=threads)
         return Reader(self._loop.run(core), self._loop)
 
     def close(self) -> None:

@@ -28,6 +28,7 @@ TIERS: tuple[frozenset[str], ...] = (
             "validate",
             "export",
             "demo",
+            "bench",
         }
     ),
     frozenset({"replay"}),

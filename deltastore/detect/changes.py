@@ -3,38 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
-import numpy as np
+from deltastore.kernels.rows import EncodedPatches
 
-from deltastore.kernels.grid import Box
-
-__all__ = ["ChunkChange", "Detector"]
-
-Bits = np.ndarray[Any, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class ChunkChange:
-    """The changed elements of one chunk.
-
-    ``positions`` (k,) uint32, ascending, k >= 1; ``old`` and ``new`` (k,) unsigned bits; ``whole`` all new
-    bits of the chunk in the shape of ``box``, or None where the detector does not own all of it.
-    """
-
-    slab: int
-    array: int
-    chunk: int
-    box: Box
-    positions: np.ndarray[Any, np.dtype[np.uint32]]
-    old: Bits
-    new: Bits
-    whole: Bits | None
+__all__ = ["Detector"]
 
 
 class Detector(Protocol):
-    """Yields the changes since the version that was last committed through it, in pack order.
+    """Finds the changes since the version that was last committed through it, as patches in pack order.
 
     After a round of ``changes`` comes exactly one of ``committed`` (the record was read back or its
     creation acknowledged) and ``aborted``; after ``aborted`` the same changes are found again.
@@ -45,8 +22,8 @@ class Detector(Protocol):
         """What a manifest's statistics call it."""
         ...
 
-    def changes(self) -> AsyncIterator[ChunkChange]:
-        """One round of detection."""
+    def changes(self) -> AsyncIterator[EncodedPatches]:
+        """One round of detection: batches of patches, a few mebibytes of weights each."""
         ...
 
     def committed(self) -> None:

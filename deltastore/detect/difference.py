@@ -4,37 +4,23 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-import numpy as np
-
-from deltastore.detect.changes import ChunkChange
-from deltastore.kernels.reference.changed import changed_positions
-from deltastore.layout.weights import Weights
+from deltastore.kernels.cpu import encode_changed
+from deltastore.kernels.rows import EncodedPatches
+from deltastore.layout.weights import Weights, batches_of, pieces_of
 
 __all__ = ["Difference", "compare"]
 
 
-async def compare(new: Weights, old: Weights) -> AsyncIterator[ChunkChange]:
-    """Every chunk that differs, in pack order. One chunk of each is in memory at a time.
+async def compare(new: Weights, old: Weights, *, threads: int = 1) -> AsyncIterator[EncodedPatches]:
+    """What turns ``old`` into ``new``, in pack order; each is read once, a few chunks at a time.
 
-    Every chunk of ``new`` is read exactly once, into memory of its own: weights that move meanwhile make a
-    version that mixes two moments, but never one that contradicts itself.
+    Weights that move meanwhile make a version that mixes two moments, but never one that contradicts itself.
     """
-    table = new.table
-    for slab, array, chunk in table.chunk_order().tolist():
-        after = np.array(await new.read(array, chunk), order="C")
-        before = await old.read(array, chunk)
-        positions = changed_positions(before, after)
-        if len(positions):
-            yield ChunkChange(
-                slab=slab,
-                array=array,
-                chunk=chunk,
-                box=table.arrays[array].grid.box(chunk),
-                positions=positions,
-                old=np.ascontiguousarray(before).reshape(-1)[positions],
-                new=after.reshape(-1)[positions],
-                whole=after,
-            )
+    for chunks in batches_of(new, old):
+        after, before = await pieces_of(new, chunks), await pieces_of(old, chunks)
+        patches = encode_changed(after, before, chunks, threads=threads)
+        if len(patches.rows):
+            yield patches
 
 
 class Difference:
@@ -42,13 +28,14 @@ class Difference:
 
     name = "difference"
 
-    def __init__(self, new: Weights, old: Weights) -> None:
+    def __init__(self, new: Weights, old: Weights, *, threads: int = 1) -> None:
         self._new = new
         self._old = old
+        self._threads = threads
 
-    def changes(self) -> AsyncIterator[ChunkChange]:
-        """Every chunk that differs, in pack order."""
-        return compare(self._new, self._old)
+    def changes(self) -> AsyncIterator[EncodedPatches]:
+        """Everything that differs, in pack order."""
+        return compare(self._new, self._old, threads=self._threads)
 
     def committed(self) -> None:
         """Nothing to remember."""

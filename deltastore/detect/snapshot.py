@@ -7,14 +7,15 @@ weights cannot be reconstructed, and the oracle that other detectors are tested 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
 
-from deltastore.detect.changes import ChunkChange
 from deltastore.detect.difference import compare
 from deltastore.format.table import TensorTable
+from deltastore.kernels.cpu import apply
+from deltastore.kernels.pieces import Piece, Pieces
+from deltastore.kernels.rows import EncodedPatches
 from deltastore.layout.weights import Weights, chunks_of
 
 __all__ = ["Snapshot"]
@@ -28,6 +29,14 @@ class _Copy:
     def __init__(self, table: TensorTable) -> None:
         self.table = table
         self.arrays = [np.empty(array.grid.extent, array.element.storage) for array in table.arrays]
+        self.pieces = Pieces(
+            table.kernels,
+            (
+                Piece(number, member, (0,) * (copy.ndim - 1), copy[(member, ...)])
+                for number, copy in enumerate(self.arrays)
+                for member in range(len(copy))
+            ),
+        )
 
     async def read(self, array: int, chunk: int) -> Bits:
         box = self.table.arrays[array].grid.box(chunk)
@@ -35,23 +44,24 @@ class _Copy:
 
 
 class Snapshot:
-    """Finds what changed in ``live`` since the last committed round.
+    """Finds what changed in ``live`` since the last committed round, with ``threads`` threads.
 
-    Between a round and its commit only the changed elements are kept beside the copy, so weights that move
-    on meanwhile cannot leak into it.
+    Between a round and its commit only its patches are kept beside the copy, so weights that move on
+    meanwhile cannot leak into it.
     """
 
     name = "snapshot"
 
-    def __init__(self, live: Weights) -> None:
+    def __init__(self, live: Weights, *, threads: int = 1) -> None:
         self._live = live
+        self._threads = threads
         self._copy = _Copy(live.table)
-        self._pending: list[ChunkChange] = []
+        self._pending: list[EncodedPatches] = []
 
     @classmethod
-    async def of(cls, live: Weights) -> Self:
+    async def of(cls, live: Weights, *, threads: int = 1) -> Self:
         """A detector for which the weights as they are now count as published."""
-        detector = cls(live)
+        detector = cls(live, threads=threads)
         await detector.retake()
         return detector
 
@@ -65,21 +75,17 @@ class Snapshot:
         async for array, _, box, bits in chunks_of(self._live):
             self._copy.arrays[array][box.slices] = bits
 
-    async def changes(self) -> AsyncIterator[ChunkChange]:
-        """Every chunk that differs from the copy, in pack order."""
+    async def changes(self) -> AsyncIterator[EncodedPatches]:
+        """Everything that differs from the copy, in pack order."""
         self._pending = []
-        async for change in compare(self._live, self._copy):
-            self._pending.append(replace(change, old=change.old[:0], whole=None))
-            yield change
+        async for patches in compare(self._live, self._copy, threads=self._threads):
+            self._pending.append(patches)
+            yield patches
 
     def committed(self) -> None:
         """Bring the copy up to the round that was published."""
-        for change in self._pending:
-            target = self._copy.arrays[change.array]
-            places = np.unravel_index(change.positions, change.box.size)
-            starts = change.box.start
-            index = tuple(place + start for place, start in zip(places, starts, strict=True))
-            target[index] = change.new
+        for patches in self._pending:
+            apply(self._copy.pieces, patches.rows, patches.body, threads=self._threads)
         self._pending = []
 
     def aborted(self) -> None:

@@ -6,6 +6,7 @@ header (64 bytes) | index (44 bytes a row) | patches, one after another, in row 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,20 +14,19 @@ from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from deltastore.errors import CorruptError, UnsupportedError
+from deltastore.errors import CorruptError, PatchError, UnsupportedError
 from deltastore.format.limits import FORMAT, PACK_BYTES, PATCH_SLACK, ROWS_PER_PACK
 from deltastore.format.patch import EncodedPatch, Encoding, Patch, decode_patch
 from deltastore.format.table import TensorTable
-from deltastore.kernels.rows import ROW
+from deltastore.kernels.rows import ROW, Octets, Rows, chunks_of, offsets_of
 
 __all__ = ["HEADER_BYTES", "ROW", "Pack", "PackBuilder", "PackIndex", "index_bytes", "pack_key"]
 
 MAGIC: Final = b"\x93DSPACK\n"
 _HEADER: Final = struct.Struct("<8sHHIQ16sQ16s")
 HEADER_BYTES: Final = _HEADER.size
-
-Rows = np.ndarray[Any, Any]
 
 
 def pack_key(version: int, sha256: str) -> str:
@@ -57,30 +57,38 @@ class PackBuilder:
     def __init__(self, version: int, nonce: bytes) -> None:
         self._version = version
         self._nonce = nonce
-        self._rows: list[tuple[int, int, int, int, int, int, bytes]] = []
-        self._patches: list[bytes] = []
+        self._rows: list[Rows] = []
+        self._bodies: list[memoryview] = []
         self._slabs: list[int] = []
+        self._count = 0
         self.size = HEADER_BYTES
 
     def add(self, slab: int, array: int, chunk: int, patch: EncodedPatch, difference: int) -> None:
         """Append one patch; ``difference`` is its digest difference mod 2**64."""
-        check = hashlib.sha256(patch.data).digest()[:16]
-        row = (array, chunk, len(patch.data), patch.count, int(patch.encoding), difference, check)
-        self._rows.append(row)
-        self._patches.append(patch.data)
-        self._slabs.append(slab)
-        self.size += ROW.itemsize + len(patch.data)
+        row = (array, chunk, len(patch.data), patch.count, int(patch.encoding), difference, bytes(16))
+        rows = np.array([row], dtype=ROW)
+        self.extend((slab, slab), rows, np.frombuffer(patch.data, dtype=np.uint8))
+
+    def extend(self, slabs: tuple[int, int], rows: Rows, body: Octets) -> None:
+        """Append patches; their hashes are filled in here. ``slabs``: those of the first and the last one."""
+        named, whole = rows.copy(), body.data
+        named["check"] = _hashes(whole, offsets_of(rows))
+        self._rows.append(named)
+        self._bodies.append(whole)
+        self._slabs.extend(slabs)
+        self._count += len(rows)
+        self.size += named.nbytes + len(whole)
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return self._count
 
     def finish(self) -> Pack:
         """The pack of everything added so far."""
-        rows = np.array(self._rows, dtype=ROW)
-        body = sum(len(patch) for patch in self._patches)
+        rows = np.concatenate(self._rows)
+        body = sum(len(part) for part in self._bodies)
         header = _HEADER.pack(MAGIC, FORMAT, 0, len(rows), self._version, self._nonce, body, bytes(16))
         front = header + rows.tobytes()
-        data = b"".join([front, *self._patches])
+        data = b"".join([front, *self._bodies])
         return Pack(
             data=data,
             sha256=hashlib.sha256(data).hexdigest(),
@@ -104,8 +112,7 @@ class PackIndex:
     @cached_property
     def offsets(self) -> np.ndarray[Any, np.dtype[np.int64]]:
         """Where each patch starts in the object; one more entry for the end."""
-        lengths = self.rows["length"].astype(np.int64)
-        return index_bytes(len(self.rows)) + np.concatenate([[0], np.cumsum(lengths)])
+        return index_bytes(len(self.rows)) + offsets_of(self.rows)
 
     @classmethod
     def parse(cls, front: bytes | memoryview, table: TensorTable, where: str) -> PackIndex:
@@ -143,13 +150,42 @@ class PackIndex:
         for number, row in enumerate(self.rows):
             yield number, row, int(self.offsets[number]), int(self.offsets[number + 1])
 
+    def body(self, data: memoryview, table: TensorTable) -> Octets:
+        """The patches of the whole pack ``data``, each of them checked against its hash.
+
+        Raises ``CorruptError("bad_hash")``; its message names pack, array and chunk.
+        """
+        wrong = np.flatnonzero(self.rows["check"] != _hashes(data, self.offsets))
+        if len(wrong):
+            place = self._place(self.rows[wrong[0]], table)
+            raise CorruptError("bad_hash", f"{place} does not match its hash", where=self.where)
+        return np.frombuffer(data, dtype=np.uint8, offset=index_bytes(len(self.rows)))
+
+    def check_hash(self, number: int, data: bytes | memoryview, table: TensorTable) -> Octets:
+        """Patch number ``number``, checked against its hash. Raises ``CorruptError("bad_hash")``."""
+        if hashlib.sha256(data).digest()[:16] != bytes(self.rows[number]["check"]):
+            place = self._place(self.rows[number], table)
+            raise CorruptError("bad_hash", f"{place} does not match its hash", where=self.where)
+        return np.frombuffer(data, dtype=np.uint8)
+
+    def named(self, error: PatchError, table: TensorTable, *, first: int = 0) -> CorruptError:
+        """What a kernel says of one of its patches, with the names of pack, array and chunk.
+
+        ``first``: the number of the row that was the kernel's first.
+        """
+        place = self._place(self.rows[first + error.row], table)
+        return CorruptError(error.code, f"{place}: {error.reason}", where=self.where)
+
+    def _place(self, row: Any, table: TensorTable) -> str:
+        return f"{self.where}: patch of {table.arrays[int(row['array'])].pattern} chunk {int(row['chunk'])}"
+
     def read_patch(self, row: Any, data: memoryview, table: TensorTable) -> Patch:
         """Check ``data`` against its row and decode it.
 
         Raises ``CorruptError`` with ``bad_hash`` or ``bad_patch``; its message names pack, array and chunk.
         """
         array, chunk = table.arrays[int(row["array"])], int(row["chunk"])
-        place = f"{self.where}: patch of {array.pattern} chunk {chunk}"
+        place = self._place(row, table)
         if hashlib.sha256(data).digest()[:16] != bytes(row["check"]):
             raise CorruptError("bad_hash", f"{place} does not match its hash", where=self.where)
         elements = array.grid.box(chunk).elements
@@ -160,6 +196,13 @@ class PackIndex:
         if len(patch.positions) != int(row["count"]):
             raise CorruptError("bad_patch", f"{place} writes another count than its row", where=self.where)
         return patch
+
+
+def _hashes(data: memoryview, offsets: NDArray[np.int64]) -> Rows:
+    """The first 16 bytes of the sha256 of every patch, which start and end at ``offsets`` of ``data``."""
+    ends = offsets.tolist()
+    digests = [hashlib.sha256(data[start:end]).digest()[:16] for start, end in itertools.pairwise(ends)]
+    return np.frombuffer(b"".join(digests), dtype="V16")
 
 
 def _row_problems(index: PackIndex, table: TensorTable) -> Iterator[str]:
@@ -193,7 +236,7 @@ def _row_problems(index: PackIndex, table: TensorTable) -> Iterator[str]:
             yield f"a raw patch of array {number} has the wrong size"
         if bool((rows["length"][mine] > 2 * size + PATCH_SLACK).any()):
             yield f"a patch of array {number} is far longer than its chunk"
-        keys[mine, 0] = array.slabs(chunks, table.slabs)
+    keys[:, 0] = table.slabs_of(chunks_of(rows))
     order = np.lexsort((keys[:, 2], keys[:, 1], keys[:, 0]))
     if bool((order != np.arange(len(rows))).any()) or bool((np.diff(keys, axis=0) == 0).all(axis=1).any()):
         yield "the rows are not in order, or name a chunk twice"

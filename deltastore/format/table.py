@@ -39,7 +39,10 @@ from deltastore.format.names import (
     split_name,
 )
 from deltastore.format.sealed import Count, Sealed, Strict
+from deltastore.format.seeds import tensor_seed
 from deltastore.kernels.grid import ChunkGrid
+from deltastore.kernels.pieces import GridArray, KernelTable
+from deltastore.kernels.rows import ChunkList
 
 __all__ = ["COMMON", "Array", "SlabRule", "TensorSpec", "TensorTable", "array_order", "stack_tensors"]
 
@@ -203,6 +206,26 @@ class TensorTable(Sealed):
     def nbytes(self) -> int:
         """Bytes of the whole model in the canonical space."""
         return sum(array.count * array.elements_per_member * array.element.itemsize for array in self.arrays)
+
+    @cached_property
+    def kernels(self) -> KernelTable:
+        """The arrays as kernels see them. Digest seeds are made when the first kernel asks for them."""
+        arrays = [
+            GridArray(array.grid, array.element.itemsize, array.element.floating) for array in self.arrays
+        ]
+        return KernelTable(arrays, self._seeds)
+
+    def _seeds(self, array: int) -> np.ndarray[Any, np.dtype[np.uint64]]:
+        return np.array([tensor_seed(name) for name in self.arrays[array].names], dtype=np.uint64)
+
+    def slabs_of(self, chunks: ChunkList) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """The slab of each of n chunks, int64 ``(n,)``; their numbers are known to be in range."""
+        slabs = np.zeros(len(chunks), dtype=np.int64)
+        order = np.argsort(chunks["array"], kind="stable")
+        found, starts = np.unique(chunks["array"][order], return_index=True)
+        for number, mine in zip(found.tolist(), np.split(order, starts[1:]), strict=True):
+            slabs[mine] = self.arrays[number].slabs(chunks["chunk"][mine].astype(np.int64), self.slabs)
+        return slabs
 
     def tensors(self) -> Iterator[TensorSpec]:
         """Every tensor, in table order."""

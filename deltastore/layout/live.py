@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,8 @@ from deltastore.errors import InputError
 from deltastore.format.dtypes import DTYPES, Dtype
 from deltastore.format.table import TensorSpec, TensorTable
 from deltastore.kernels.grid import Box
+from deltastore.kernels.pieces import Piece, Pieces
+from deltastore.layout.device import host_copy, is_on_device
 from deltastore.layout.fitting import check_tensors
 from deltastore.layout.memory import LiveTensors, bits_of, check_named, element_type, is_torch, same_memory
 
@@ -80,8 +83,37 @@ class LiveWeights:
         """The stream's table."""
         return self._table
 
-    def views(self, array: int) -> list[Bits]:
-        """Every member of an array as a view of its live memory."""
+    @cached_property
+    def pieces(self) -> Pieces | None:
+        """Every tensor in its memory; None where one is cast, or not in the memory of the CPU."""
+        return None if self.devices else self._pieces
+
+    @cached_property
+    def device_pieces(self) -> Pieces | None:
+        """Every tensor in its memory; None unless all are on one GPU, and none is cast."""
+        views = [view for views in self._views for view in views]
+        return self._pieces if len(self.devices) == 1 and all(map(is_on_device, views)) else None
+
+    @cached_property
+    def devices(self) -> frozenset[str]:
+        """The GPUs on which there are tensors."""
+        return frozenset(str(view.device) for views in self._views for view in views if is_on_device(view))
+
+    @property
+    def _pieces(self) -> Pieces | None:
+        if any(caster is not None for casts in self._casts for caster in casts):
+            return None
+        return Pieces(
+            self._table.kernels,
+            (
+                Piece(number, member, (0,) * view.ndim, view)
+                for number, views in enumerate(self._views)
+                for member, view in enumerate(views)
+            ),
+        )
+
+    def views(self, array: int) -> list[Any]:
+        """Every member of an array as a view of its live memory, as ``bits_of`` gives it."""
         return self._views[array]
 
     def check_in_place(self) -> None:
@@ -98,7 +130,7 @@ class LiveWeights:
                 )
 
     async def read(self, array: int, chunk: int) -> Bits:
-        """The chunk's bits; a view of live memory where the chunk lies in one tensor."""
+        """The chunk's bits; a view of live memory where the chunk lies in one tensor of the CPU."""
         box = self._table.arrays[array].grid.box(chunk)
         return self.read_box(array, box)
 
@@ -108,9 +140,16 @@ class LiveWeights:
         parts = [self._member(array, member, inner) for member in range(first, first + count)]
         return parts[0][None] if len(parts) == 1 else np.stack(parts)
 
-    def _member(self, array: int, member: int, index: Index) -> Bits:
+    def tensor(self, array: int, member: int) -> Bits:
+        """The bits of one whole tensor."""
+        return self._member(array, member, (...,))
+
+    def _member(self, array: int, member: int, index: Any) -> Bits:
         caster = self._casts[array][member]
-        return self._views[array][member][index] if caster is None else caster(index)
+        if caster is not None:
+            return caster(index)
+        part = self._views[array][member][index]
+        return host_copy(part) if is_on_device(part) else part
 
 
 def _place(tensor: Any) -> tuple[object, ...]:
@@ -141,8 +180,8 @@ def _caster(tensor: Any, wanted: Dtype) -> Callable[[Index], Bits]:
 
         def from_torch(index: Index) -> Bits:
             part = tensor.detach()[index]
-            bits: Bits = part.to(narrow).view(torch.int16).numpy().view("<u2")
-            return _with_one_nan(bits, part.numpy(), wanted)
+            bits: Bits = part.to(narrow).view(torch.int16).cpu().numpy().view("<u2")
+            return _with_one_nan(bits, part.cpu().numpy(), wanted)
 
         return from_torch
 

@@ -1,4 +1,4 @@
-"""Live tensors as bits: NumPy arrays and torch CPU tensors, seen as unsigned integers without a copy.
+"""Live tensors as bits: NumPy arrays and torch tensors, seen as integers of their width without a copy.
 
 Strides are kept, so non-contiguous tensors work. Nothing here imports torch: a torch tensor can only be
 given by a process that has imported it.
@@ -14,12 +14,13 @@ import numpy as np
 
 from deltastore.errors import InputError
 from deltastore.format.dtypes import DTYPES, Dtype
+from deltastore.layout.device import device_bits, is_on_device, shadow_of
 
 __all__ = ["LiveTensors", "bits_of", "check_named", "element_type", "is_torch", "memory_of", "same_memory"]
 
 Bits = np.ndarray[Any, Any]
 LiveTensors = Mapping[str, Any]
-"""Tensor name -> NumPy array or torch CPU tensor."""
+"""Tensor name -> NumPy array, or torch tensor in CPU or GPU memory."""
 
 _NAMES: Final = {
     "bool": "BOOL",
@@ -69,14 +70,15 @@ def element_type(name: str, tensor: Any) -> Dtype:
     return DTYPES[_NAMES[spelled]]
 
 
-def bits_of(name: str, tensor: Any) -> Bits:
-    """The tensor's memory as unsigned integers of its element width, same shape and strides, no copy.
+def bits_of(name: str, tensor: Any) -> Any:
+    """The tensor's memory as integers of its element width, same shape and strides, no copy.
 
-    Raises ``InputError("wrong_memory")`` for memory that cannot be seen so: another device, a sharded or
+    A NumPy array of unsigned ones; for a tensor on a GPU, a torch tensor of signed ones. Raises
+    ``InputError("wrong_memory")`` for memory that cannot be seen so: a device of another kind, a sharded or
     lazily conjugated tensor, foreign byte order.
     """
     view = _torch_bits(name, tensor) if is_torch(tensor) else _numpy_bits(name, tensor)
-    if _overlaps_itself(view):
+    if _overlaps_itself(shadow_of(view)):
         raise InputError(
             "wrong_memory", f"tensor {name!r} has elements that share memory: copy it first", where=name
         )
@@ -95,21 +97,22 @@ def _overlaps_itself(view: Bits) -> bool:
     return False
 
 
-def same_memory(first: Bits, second: Bits) -> bool:
+def same_memory(first: Any, second: Any) -> bool:
     """Whether two views are of exactly the same elements, as tied weights are."""
     return memory_of(first) == memory_of(second)
 
 
-def memory_of(view: Bits) -> tuple[object, ...]:
+def memory_of(view: Any) -> tuple[object, ...]:
     """What elements a view is of: equal for two views of exactly the same ones."""
-    return (view.__array_interface__["data"][0], view.shape, view.strides, view.dtype)
+    shadow = shadow_of(view)
+    return (shadow.__array_interface__["data"][0], shadow.shape, shadow.strides, shadow.dtype)
 
 
 def _numpy(name: str, tensor: Any) -> Bits:
     if not isinstance(tensor, np.ndarray):
         kind = type(tensor).__name__
         raise InputError(
-            "wrong_memory", f"tensor {name!r} is a {kind}, not a NumPy array or torch CPU tensor", where=name
+            "wrong_memory", f"tensor {name!r} is a {kind}, not a NumPy array or torch tensor", where=name
         )
     return tensor
 
@@ -123,18 +126,21 @@ def _numpy_bits(name: str, tensor: Any) -> Bits:
     return np.asarray(array).view(f"<u{width}")
 
 
-def _torch_bits(name: str, tensor: Any) -> Bits:
+def _torch_bits(name: str, tensor: Any) -> Any:
     torch = sys.modules["torch"]
     width = element_type(name, tensor).itemsize
     if hasattr(tensor, "to_local"):
         raise InputError("wrong_memory", f"tensor {name!r} is sharded: give its full tensor", where=name)
-    if tensor.device.type != "cpu" or tensor.layout != torch.strided:
+    reachable = tensor.device.type == "cpu" or is_on_device(tensor)
+    if not reachable or tensor.layout != torch.strided:
         place = f"on device {tensor.device}, layout {tensor.layout}"
-        raise InputError("wrong_memory", f"tensor {name!r} is {place}, not dense CPU memory", where=name)
+        raise InputError("wrong_memory", f"tensor {name!r} is {place}, not dense memory", where=name)
     if tensor.is_conj() or tensor.is_neg():
         raise InputError(
             "wrong_memory", f"tensor {name!r} is lazily conjugated: resolve it first", where=name
         )
-    kinds = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-    plain: Bits = tensor.detach().view(kinds[width]).numpy()
+    bits = device_bits(tensor, width)
+    if is_on_device(tensor):
+        return bits
+    plain: Bits = bits.numpy()
     return plain.view(f"<u{width}")

@@ -17,11 +17,12 @@ from deltastore.errors import CorruptError, DeltastoreError, InputError, NotFoun
 from deltastore.format.digest import digest_text
 from deltastore.format.records import AnchorRecord, DeltaRecord, Record, record_key
 from deltastore.format.table import TensorTable
+from deltastore.kernels.threads import chosen_threads
 from deltastore.layout.memory import LiveTensors
-from deltastore.layout.weights import chunks_of, digest_of
+from deltastore.layout.weights import chunks_of
 from deltastore.log import Log, Manifest
+from deltastore.reader.opening import targets_of
 from deltastore.reader.staging import Staged, stage
-from deltastore.reader.targets import Targets
 from deltastore.replay import Path, find_path, read_table
 from deltastore.stores.base import Store
 
@@ -72,11 +73,12 @@ class AsyncReader:
         newest: Manifest,
         last: Record,
         pause: Pause,
+        threads: int,
     ) -> None:
         self._store = store
         self._log = Log(store)
         self._table = table
-        self._targets = Targets(table, tensors)
+        self._targets = targets_of(table, tensors, threads=threads)
         self._newest = newest
         self._last = last
         self._pause = pause
@@ -192,7 +194,7 @@ class AsyncReader:
     async def _adopt(self, path: Path) -> Path:
         """What is left of ``path`` when the tensors, as the engine loaded them, are a version on it."""
         self._adoption_tried = True
-        digest = digest_text(await digest_of(self._targets.weights))
+        digest = digest_text(await self._targets.digest())
         for done in range(len(path.deltas), -1, -1):
             record = path.deltas[done - 1] if done else path.anchor
             if record is not None and record.digest == digest:
@@ -228,7 +230,7 @@ class AsyncReader:
                     await self._write(staged, tally)
                 raise
             base = record
-            if staged.held_bytes > self._table.nbytes * _HELD_SHARE:
+            if not self._targets.merges or staged.step.nbytes > self._table.nbytes * _HELD_SHARE:
                 await self._write(staged, tally)
                 staged = None
         if staged is not None:
@@ -241,7 +243,7 @@ class AsyncReader:
 
     async def _holds(self, record: Manifest) -> bool:
         """Whether the live weights have the digest of that version; reads every element."""
-        return digest_text(await digest_of(self._targets.weights)) == record.digest
+        return digest_text(await self._targets.digest()) == record.digest
 
     async def _write(self, staged: Staged, tally: _Tally, *, repairing: bool = False) -> None:
         """Write a staged delta. A repair that does not give exactly its version leaves the reader torn."""
@@ -251,7 +253,7 @@ class AsyncReader:
             self._check_in_place()
             self._standing, self._torn, self._half_written = None, True, staged
             try:
-                staged.apply(self._targets)
+                staged.apply()
             except DeltastoreError:
                 raise
             except Exception as error:
@@ -266,7 +268,7 @@ class AsyncReader:
                 self._standing, self._torn, self._half_written = record, False, None
             tally.pause_seconds += time.perf_counter() - begun
         tally.nbytes += staged.nbytes
-        tally.changed += sum(len(patch.positions) for patch in staged.patches)
+        tally.changed += staged.step.changed
 
     async def _load(self, record: AnchorRecord, tally: _Tally) -> None:
         """Write a whole version, shard by shard; each shard is checked before any of it is written."""
@@ -277,7 +279,7 @@ class AsyncReader:
             self._give_up()
             async for array, _, box, bits in chunks_of(anchor):
                 self._targets.write(array, box, bits)
-            found = digest_text(await digest_of(self._targets.weights))
+            found = digest_text(await self._targets.digest())
             if found != record.digest:
                 raise self._wrong_anchor(record, found)
             self._standing, self._torn = record, False
@@ -306,12 +308,16 @@ class AsyncReader:
             await self._write(self._half_written, tally, repairing=True)
 
 
-async def open_reader(store: Store, tensors: LiveTensors, *, pause: Pause | None = None) -> AsyncReader:
+async def open_reader(
+    store: Store, tensors: LiveTensors, *, pause: Pause | None = None, threads: int | None = None
+) -> AsyncReader:
     """A reader that will write versions of the stream in ``store`` into ``tensors``, in place.
 
-    ``tensors``: every tensor of the stream, by checkpoint name, as NumPy arrays or torch CPU tensors of
-    exactly its shape and type. ``pause`` makes a context in which the engine leaves its weights alone.
-    Nothing is fetched but the log and the table until the first ``sync``.
+    ``tensors``: every tensor of the stream, by checkpoint name, as NumPy arrays or torch tensors of
+    exactly its shape and type, all in the memory of the CPU or all in that of one GPU. ``pause`` makes a
+    context in which the engine leaves its weights alone. ``threads``: how many may decode and write at
+    once; None: one for each processor, but at most 8. Nothing is fetched but the log and the table until the
+    first ``sync``.
 
     Raises ``NotFoundError`` (``no_stream``, ``no_version``) and ``InputError`` naming the first tensor that
     does not fit.
@@ -322,4 +328,4 @@ async def open_reader(store: Store, tensors: LiveTensors, *, pause: Pause | None
     if newest is None:
         raise NotFoundError("no_version", f"{store.url} has no version yet: wait for the trainer's first one")
     table = await read_table(store, newest.table)
-    return AsyncReader(store, table, tensors, newest, last, pause or nullcontext)
+    return AsyncReader(store, table, tensors, newest, last, pause or nullcontext, chosen_threads(threads))

@@ -1,117 +1,84 @@
-"""Live tensors that a reader writes into: checked once, then gathered from and scattered to by chunk."""
+"""Live tensors that a reader writes into, in whatever memory they are."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from deltastore.errors import InputError
-from deltastore.format.table import TensorTable
+from deltastore.format.records import DeltaRecord
 from deltastore.kernels.grid import Box
+from deltastore.kernels.rows import Octets, Rows
 from deltastore.layout.live import LiveWeights
-from deltastore.layout.memory import LiveTensors, memory_of, same_memory
+from deltastore.reader.tied import Place
 
-__all__ = ["Targets"]
-
-_MAX_WORK = 1_000_000
+__all__ = ["Step", "Targets"]
 
 Bits = np.ndarray[Any, Any]
-Positions = np.ndarray[Any, np.dtype[np.uint32]]
 
 
-class Targets:
-    """All tensors of the table as writable memory.
+class Step(Protocol):
+    """New bits, or patches, that are known to fit the live weights and can be written."""
 
-    Raises ``InputError`` for a tensor that is missing, unknown, of another shape or type, read-only, or that
-    shares part of its memory with another one. Tied tensors (exactly the same memory) are fine.
+    @property
+    def changed(self) -> int:
+        """Elements that it writes."""
+        ...
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that it takes."""
+        ...
+
+    def write(self) -> None:
+        """Write all of it. Doing so again, over what was half written too, changes nothing more."""
+        ...
+
+    def mismatches(self) -> int:
+        """How many elements in memory are not what was written: 0 right after ``write``."""
+        ...
+
+
+S = TypeVar("S", bound=Step)
+
+
+class Targets(Protocol[S]):
+    """All tensors of the table as memory that can be written.
+
+    Making one raises ``InputError`` for a tensor that is missing, unknown, of another shape or type,
+    read-only, or that shares part of its memory with another one. Tied tensors (exactly the same memory) are
+    fine.
     """
 
-    def __init__(self, table: TensorTable, tensors: LiveTensors) -> None:
-        self.weights = LiveWeights(table, tensors)
-        self._table = table
-        self._views = [self.weights.views(array) for array in range(len(table.arrays))]
-        named = [
-            (name, view)
-            for array, views in zip(table.arrays, self._views, strict=True)
-            for name, view in zip(array.names, views, strict=True)
-        ]
-        for name, view in named:
-            if not view.flags.writeable:
-                message = f"tensor {name!r} is read-only: give one that can change"
-                raise InputError("wrong_memory", message, where=name)
-        _check_apart(named)
-        self.tied = self._tied()
+    weights: LiveWeights
+    merges: bool
+    """Whether several deltas can be staged on each other and written as one step."""
 
-    def _tied(self) -> list[list[tuple[int, int]]]:
-        """The (array, member) places of tensors that are one memory, in groups of two or more."""
-        groups: dict[object, list[tuple[int, int]]] = {}
-        for array, views in enumerate(self._views):
-            for member, view in enumerate(views):
-                if view.size:
-                    groups.setdefault(memory_of(view), []).append((array, member))
-        return [group for group in groups.values() if len(group) > 1]
+    tied: list[list[Place]]
+    """The (array, member) places of tensors that are one memory, in groups of two or more."""
 
-    def gather(self, array: int, box: Box, positions: Positions) -> Bits:
-        """The bits now standing at chunk-relative ``positions``, as a new array."""
-        result = np.empty(len(positions), dtype=self._table.arrays[array].element.storage)
-        for view, index, chosen in self._parts(array, box, positions):
-            result[chosen] = view[index]
-        return result
+    def resolve(self, rows: Rows, body: Octets, under: S | None) -> tuple[S, NDArray[np.uint64]]:
+        """Check the patches of one pack against the live weights, over which ``under`` may be staged.
 
-    def scatter(self, array: int, box: Box, positions: Positions, bits: Bits) -> None:
-        """Write ``bits`` at chunk-relative ``positions``, which are known to lie inside the box."""
-        for view, index, chosen in self._parts(array, box, positions):
-            view[index] = bits[chosen]
+        Writes nothing. Returns what will be written, and each row's digest difference, uint64 ``(R,)``.
+        Raises ``PatchError``.
+        """
+        ...
+
+    def join(self, parts: Sequence[S], under: S | None, record: DeltaRecord) -> S:
+        """The packs of ``record`` as one step, with ``under`` where that is given.
+
+        Raises ``CorruptError("bad_patch")`` when two packs write one element, ``InputError("wrong_memory")``
+        when tensors would differ that are one memory.
+        """
+        ...
 
     def write(self, array: int, box: Box, bits: Bits) -> None:
-        """Write a whole chunk."""
-        for offset in range(box.size[0]):
-            self._views[array][box.start[0] + offset][box.slices[1:]] = bits[offset]
+        """Write a whole chunk; ``bits`` has the shape of ``box``."""
+        ...
 
-    def _parts(self, array: int, box: Box, positions: Positions) -> Iterator[tuple[Bits, Any, Any]]:
-        """(memory, index into it, which of the positions) for each tensor that the positions touch."""
-        members, flat = self._table.arrays[array].grid.locate(box, positions)
-        if box.size[0] == 1:
-            yield *self._place(array, box.start[0], flat), slice(None)
-            return
-        order = np.argsort(members, kind="stable")
-        edges = np.flatnonzero(np.diff(members[order])) + 1
-        for chosen in np.split(order, edges):
-            if len(chosen):
-                yield *self._place(array, int(members[chosen[0]]), flat[chosen]), chosen
-
-    def _place(self, array: int, member: int, flat: Any) -> tuple[Bits, Any]:
-        view = self._views[array][member]
-        if view.flags.c_contiguous:
-            return view.reshape(-1), flat
-        return view, np.unravel_index(flat, view.shape)
-
-
-def _check_apart(named: list[tuple[str, Bits]]) -> None:
-    """Refuse two tensors that share memory, unless they are the same memory."""
-    spans = sorted(
-        ((*np.lib.array_utils.byte_bounds(view), name, view) for name, view in named if view.size),
-        key=lambda span: span[:2],
-    )
-    reaching: list[tuple[int, int, str, Bits]] = []
-    for span in spans:
-        low, _, name, view = span
-        reaching = [other for other in reaching if other[1] > low]
-        for _, _, other_name, other in reaching:
-            if not same_memory(view, other) and _share(view, other):
-                raise InputError(
-                    "wrong_memory",
-                    f"tensors {other_name!r} and {name!r} share part of their memory: give separate ones",
-                    where=name,
-                )
-        reaching.append(span)
-
-
-def _share(first: Bits, second: Bits) -> bool:
-    """Whether two views share an element; a case too hard to decide counts as sharing."""
-    try:
-        return bool(np.shares_memory(first, second, max_work=_MAX_WORK))  # type: ignore[arg-type]
-    except np.exceptions.TooHardError:
-        return True
+    async def digest(self) -> int:
+        """The digest of the live weights, mod 2**64; reads every element."""
+        ...

@@ -9,58 +9,57 @@ import numpy as np
 from deltastore.errors import InputError
 from deltastore.format.records import DeltaRecord
 from deltastore.format.table import TensorTable
-from deltastore.kernels.grid import Box
+from deltastore.kernels.rows import StagedBits
+from deltastore.layout.live import LiveWeights
 
-__all__ = ["TiedChanges"]
+__all__ = ["Place", "check_tied"]
 
 Bits = np.ndarray[Any, Any]
 Place = tuple[int, int]
 """(array, member) of a tensor."""
 
 
-class TiedChanges:
-    """What one delta does to tied tensors: it must do the same to all that are one memory.
+def check_tied(weights: LiveWeights, groups: list[list[Place]], new: StagedBits, record: DeltaRecord) -> None:
+    """``InputError("wrong_memory")`` when ``new`` would make tensors differ that are one memory.
 
-    ``groups``: the places of tensors that share exactly their memory. Costs nothing where there are none.
+    ``groups``: the places of tensors that share exactly their memory.
     """
-
-    def __init__(self, table: TensorTable, groups: list[list[Place]]) -> None:
-        self._table = table
-        self._groups = groups
-        self._found: dict[Place, list[tuple[Bits, Bits]]] = {place: [] for group in groups for place in group}
-
-    def add(self, array: int, box: Box, positions: Bits, current: Bits, bits: Bits) -> None:
-        """Take note of a patch: ``bits`` (k,) replace ``current`` (k,) at ``positions`` (k,) of the chunk."""
-        if not self._groups:
-            return
-        members, flat = self._table.arrays[array].grid.locate(box, positions)
-        moved = current != bits
-        for member in np.unique(members[moved]).tolist():
-            if (array, member) in self._found:
-                mine = moved & (members == member)
-                self._found[array, member].append((flat[mine], bits[mine]))
-
-    def check(self, record: DeltaRecord) -> None:
-        """``InputError("wrong_memory")`` when the delta would make tensors differ that are one memory."""
-        for first, *others in self._groups:
-            for other in others:
-                if not _equal(self._changes(first), self._changes(other)):
-                    names = [self._table.arrays[array].names[member] for array, member in (first, other)]
-                    raise InputError(
-                        "wrong_memory",
-                        f"tensors {names[0]!r} and {names[1]!r} are one memory here, but version "
-                        f"{record.version} changes them apart: give each its own and open a new reader",
-                        where=names[1],
-                    )
-
-    def _changes(self, place: Place) -> tuple[Bits, Bits]:
-        parts = self._found[place]
-        if not parts:
-            return np.zeros(0, np.int64), np.zeros(0, np.uint8)
-        flat = np.concatenate([part[0] for part in parts])
-        order = np.argsort(flat)
-        return flat[order], np.concatenate([part[1] for part in parts])[order]
+    table = weights.table
+    for first, *others in groups:
+        memory, expected = weights.tensor(*first), _changes(table, new, first)
+        for other in others:
+            if not _equal(memory, expected, _changes(table, new, other)):
+                names = [table.arrays[array].names[member] for array, member in (first, other)]
+                raise InputError(
+                    "wrong_memory",
+                    f"tensors {names[0]!r} and {names[1]!r} are one memory here, but version "
+                    f"{record.version} changes them apart: give each its own and open a new reader",
+                    where=names[1],
+                )
 
 
-def _equal(first: tuple[Bits, Bits], second: tuple[Bits, Bits]) -> bool:
-    return np.array_equal(first[0], second[0]) and np.array_equal(first[1], second[1])
+def _changes(table: TensorTable, new: StagedBits, place: Place) -> tuple[Bits, Bits]:
+    """Flat indexes in the tensor, int64, and the bits that go there."""
+    array, member = place
+    grid, storage = table.arrays[array].grid, table.arrays[array].element.storage
+    flats, values = [np.zeros(0, np.int64)], [np.zeros(0, storage)]
+    for row in np.flatnonzero(new.chunks["array"] == array).tolist():
+        positions = new.positions[new.starts[row] : new.starts[row + 1]]
+        start = int(new.offsets[row])
+        bits = new.bits[start : start + len(positions) * storage.itemsize].view(storage)
+        members, flat = grid.locate(grid.box(int(new.chunks["chunk"][row])), positions)
+        mine = members == member
+        flats.append(flat[mine])
+        values.append(bits[mine])
+    return np.concatenate(flats), np.concatenate(values)
+
+
+def _equal(memory: Bits, first: tuple[Bits, Bits], second: tuple[Bits, Bits]) -> bool:
+    """Whether both changes lead from what stands in memory to the same."""
+    touched = np.union1d(first[0], second[0])
+    results = []
+    for flat, bits in (first, second):
+        after = memory[np.unravel_index(touched, memory.shape)]
+        after[np.searchsorted(touched, flat)] = bits
+        results.append(after)
+    return bool((results[0] == results[1]).all())

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from deltastore.anchors.inventory import fetch_inventory
-from deltastore.errors import CorruptError
+from deltastore.errors import CorruptError, PatchError
 from deltastore.format.pack import pack_key
 from deltastore.format.patch import check_disjoint
 from deltastore.format.records import AnchorRecord, DeltaRecord, PackRef, file_key, record_key
 from deltastore.format.table import TensorTable
+from deltastore.kernels.cpu import check
 from deltastore.log import Manifest
 from deltastore.replay import checked_index, fetch_pack_index, read_table
 from deltastore.stores.base import Store
@@ -97,11 +98,15 @@ async def _check_pack(
     data = await fetch_named(store, key, nbytes=pack.bytes, sha256=pack.sha256, named_by=named_by)
     whole = memoryview(data)
     index = checked_index(data, record, pack, table)
-    for _, row, start, end in index.patches():
-        patch = index.read_patch(row, whole[start:end], table)
-        place = (int(row["array"]), int(row["chunk"]))
-        if place in shared:
-            parts.setdefault(place, []).append(patch.positions)
+    try:
+        check(table.kernels, index.rows, index.body(whole, table))
+    except PatchError as error:
+        raise index.named(error, table) from None
+    if shared:
+        for _, row, start, end in index.patches():
+            place = (int(row["array"]), int(row["chunk"]))
+            if place in shared:
+                parts.setdefault(place, []).append(index.read_patch(row, whole[start:end], table).positions)
 
 
 async def _check_anchor(store: Store, record: AnchorRecord, findings: Findings) -> None:

@@ -16,7 +16,6 @@ from deltastore.anchors.reading import AnchorWeights
 from deltastore.errors import CorruptError
 from deltastore.format.digest import MODULUS, Digester, digest_text
 from deltastore.format.records import AnchorRecord, DeltaRecord, record_key
-from deltastore.kernels.grid import Box
 from deltastore.layout.weights import chunks_of
 from deltastore.log import Manifest
 from deltastore.replay import DeltaPatches, read_table
@@ -92,7 +91,7 @@ class _Replay:
         total = 0
         async for array, chunk, box, bits in chunks_of(weights):
             total += self._digester.chunk(array, box, bits)
-            await self._chunk(array, chunk, box, bits)
+            await self._chunk(array, chunk, bits)
             self.version = anchor.version
             self._findings.advance(bits.nbytes)
         if not self._agrees(anchor, total % MODULUS):
@@ -109,7 +108,7 @@ class _Replay:
         self._findings.add(_wrong_digest(record, f"it replays to {digest_text(digest)}"), record.version)
         return False
 
-    async def _chunk(self, array: int, chunk: int, box: Box, bits: Bits) -> None:
+    async def _chunk(self, array: int, chunk: int, bits: Bits) -> None:
         """Carry one chunk through all versions; a version's bits are dropped once nothing builds on them."""
         states = {self._family.anchor.version: bits}
         waiting = self._children.copy()
@@ -121,14 +120,9 @@ class _Replay:
                 del states[record.base]
             after = before
             for stored in delta.of(array, chunk):
-                patch = await delta.decode(stored)
                 after = after.copy() if after is before else after
-                flat = after.reshape(-1)
-                old = flat[patch.positions]
-                new = patch.new_bits(old, stored.index.where)
-                flat[patch.positions] = new
                 said = int(stored.index.rows[stored.row]["difference"])
-                if self._digester.difference(array, box, patch.positions, old, new) != said:
+                if await delta.apply(stored, after) != said:
                     where = stored.index.where
                     message = f"{where}: the digest difference of array {array} chunk {chunk} is wrong"
                     raise CorruptError("bad_digest", message, where=where)

@@ -6,15 +6,17 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Final
 
+import numpy as np
+
 from deltastore.anchors.writing import Progress
-from deltastore.detect.changes import ChunkChange, Detector
+from deltastore.detect.changes import Detector
 from deltastore.errors import InputError
-from deltastore.format.digest import MODULUS, Digester
+from deltastore.format.digest import MODULUS
 from deltastore.format.limits import PACK_BYTES, PACKS_PER_VERSION, ROWS_PER_PACK
 from deltastore.format.pack import Pack, PackBuilder, pack_key
-from deltastore.format.patch import encode_patch
 from deltastore.format.records import PackRef
 from deltastore.format.table import TensorTable
+from deltastore.kernels.rows import ROW, EncodedPatches, chunks_of, offsets_of
 from deltastore.stores.base import Store
 
 __all__ = ["PACK_TARGET_BYTES", "Progress", "Uploaded", "check_pack_bytes", "upload_changes"]
@@ -46,6 +48,11 @@ class Uploaded:
     packs: list[PackRef] = field(default_factory=list)
     changed: int = 0
     difference: int = 0
+
+    def count(self, patches: EncodedPatches) -> None:
+        """Take note of a batch of the round."""
+        self.changed += int(patches.changed.sum(dtype=np.uint64))
+        self.difference = (self.difference + int(patches.rows["difference"].sum(dtype=np.uint64))) % MODULUS
 
     @property
     def nbytes(self) -> int:
@@ -102,15 +109,18 @@ async def upload_changes(
     ``progress`` is called with the bytes of each pack as it is handed to the store.
     """
     result = Uploaded()
-    digester = Digester(table)
     uploader = _Uploader(store, version)
     builder = PackBuilder(version, bytes.fromhex(nonce))
     try:
-        async for change in detector.changes():
-            _add(builder, change, table, digester, result)
-            if builder.size >= _target(target_bytes, len(result.packs)) or len(builder) >= ROWS_PER_PACK:
-                await _close(builder, uploader, result, progress)
-                builder = PackBuilder(version, bytes.fromhex(nonce))
+        async for patches in detector.changes():
+            result.count(patches)
+            start = 0
+            while start < len(patches.rows):
+                target = _target(target_bytes, len(result.packs))
+                start = _fill(builder, table, patches, start, target)
+                if builder.size >= target or len(builder) == ROWS_PER_PACK:
+                    await _close(builder, uploader, result, progress)
+                    builder = PackBuilder(version, bytes.fromhex(nonce))
         if len(builder):
             await _close(builder, uploader, result, progress)
         await uploader.drain()
@@ -120,15 +130,16 @@ async def upload_changes(
     return result
 
 
-def _add(
-    builder: PackBuilder, change: ChunkChange, table: TensorTable, digester: Digester, result: Uploaded
-) -> None:
-    element = table.arrays[change.array].element
-    patch = encode_patch(element, change.box.elements, change.positions, change.old, change.new, change.whole)
-    difference = digester.difference(change.array, change.box, change.positions, change.old, change.new)
-    builder.add(change.slab, change.array, change.chunk, patch, difference)
-    result.changed += len(change.positions)
-    result.difference = (result.difference + difference) % MODULUS
+def _fill(builder: PackBuilder, table: TensorTable, patches: EncodedPatches, start: int, target: int) -> int:
+    """Add patches from number ``start`` on until the pack has ``target`` bytes; returns the next number."""
+    offsets = offsets_of(patches.rows)
+    sizes = np.cumsum(patches.rows["length"][start:].astype(np.int64) + ROW.itemsize)
+    room = min(int(np.searchsorted(sizes, target - builder.size)) + 1, ROWS_PER_PACK - len(builder))
+    end = min(start + room, len(patches.rows))
+    rows = patches.rows[start:end]
+    first, last = table.slabs_of(chunks_of(rows[[0, -1]])).tolist()
+    builder.extend((first, last), rows, patches.body[offsets[start] : offsets[end]])
+    return end
 
 
 async def _close(

@@ -13,6 +13,7 @@ from deltastore.errors import InputError
 from deltastore.format.digest import digest_text
 from deltastore.format.records import check_metadata
 from deltastore.format.table import TensorTable
+from deltastore.kernels.threads import chosen_threads
 from deltastore.layout.cutting import plain_table
 from deltastore.layout.live import LiveWeights, live_specs
 from deltastore.layout.memory import LiveTensors
@@ -181,6 +182,7 @@ async def open_writer(
     cast: bool = False,
     label: str = "",
     pack_bytes: int = PACK_TARGET_BYTES,
+    threads: int | None = None,
 ) -> AsyncWriter:
     """Begin a new epoch of the stream in ``store`` and fence every earlier writer.
 
@@ -188,11 +190,13 @@ async def open_writer(
     for BF16 or F16 ones. The version whose digest equals that of ``tensors`` is the first base; where none
     does, the first version will be an anchor. ``resumes`` insists on one version:
     ``InputError("bad_argument")`` when the tensors are not its weights. ``pack_bytes``: a pack is closed once
-    it is that large.
+    it is that large. ``threads``: how many may compare and encode at once; None: one for each processor, but
+    at most 8.
 
     Raises ``NotFoundError("no_stream")``, ``StoreError("store_unfit")``, ``InputError``.
     """
     check_pack_bytes(pack_bytes)
+    workers = chosen_threads(threads)
     log = Log(store)
     tip = await log.tip()
     newest = await log.manifest_before(tip)
@@ -201,8 +205,8 @@ async def open_writer(
     else:
         table = await read_table(store, newest.table)
     live = LiveWeights(table, tensors, cast=cast)
-    detector = await Snapshot.of(live)
-    digest = digest_text(await digest_of(detector.published))
+    detector = await Snapshot.of(live, threads=workers)
+    digest = digest_text(await digest_of(detector.published, threads=workers))
     base = await find_resumed(log, tip, table.sha256, digest)
     if resumes is not None and (base is None or base.version != resumes):
         base = await _insisted(log, table, digest, resumes)

@@ -16,16 +16,18 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from deltastore.errors import ConflictError, FencedError, NotFoundError, StoreError, TornError
 from deltastore.format.records import AnchorRecord, DeltaRecord, record_key
+from deltastore.kernels.rows import StagedBits
 from deltastore.layout.live import LiveWeights
 from deltastore.log import Log
 from deltastore.reader.following import AsyncReader, open_reader
-from deltastore.reader.targets import Targets
+from deltastore.reader.host import HostTargets
 from deltastore.stores.base import Data
 from deltastore.validate import validate
 from deltastore.writer.publishing import AsyncWriter, open_writer
 from deltastore.writer.whole import create_stream
 from tests.doubles.forging import append_foreign
 from tests.doubles.models import Bits, Tensors, bits, blank, change, copy_of, cut_table, differing, tiny_model
+from tests.doubles.partial import up_to_the_middle_of
 from tests.doubles.stores import WatchedStore, fail_at, failure, memory_store
 
 Result = TypeVar("Result")
@@ -203,17 +205,16 @@ class Histories(RuleBasedStateMachine):
     @rule(which=choices, after=st.integers(1, 4))
     def an_apply_stops_half_way(self, which: int, after: int) -> None:
         one = self.readers[which % len(self.readers)]
-        real, left = Targets.scatter, [after]
+        real = HostTargets.scatter
 
-        def scatter(targets: Targets, array: int, box: Any, positions: Any, new: Any) -> None:
-            left[0] -= 1
-            if not left[0]:
-                real(targets, array, box, positions[::2], new[::2])
+        def scatter(targets: HostTargets, new: StagedBits) -> None:
+            part = up_to_the_middle_of(targets.pieces.table, new, after)
+            real(targets, new if part is None else part)
+            if part is not None:
                 raise RuntimeError("half way")
-            real(targets, array, box, positions, new)
 
         with pytest.MonkeyPatch.context() as patch, suppress(TornError):
-            patch.setattr(Targets, "scatter", scatter)
+            patch.setattr(HostTargets, "scatter", scatter)
             self.run(one.reader.sync())
 
     @rule()

@@ -9,10 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltastore.detect.changes import ChunkChange
 from deltastore.detect.difference import Difference, compare
 from deltastore.detect.snapshot import Snapshot
 from deltastore.format.table import TensorTable
+from deltastore.kernels.reference.apply import resolve, scatter
+from deltastore.kernels.reference.held import HeldChunk
+from deltastore.kernels.reference.staged import staged_chunks
+from deltastore.kernels.rows import EncodedPatches, StagedBits, chunks_of
 from deltastore.layout.live import LiveWeights
 from deltastore.layout.weights import digest_of
 from tests.doubles.models import (
@@ -28,23 +31,32 @@ from tests.doubles.models import (
 )
 
 
-async def found(detector: Snapshot | Difference) -> list[ChunkChange]:
-    return [change async for change in detector.changes()]
+async def found(detector: Snapshot | Difference) -> list[EncodedPatches]:
+    return [patches async for patches in detector.changes()]
 
 
-def applied(table: TensorTable, model: Tensors, changes: list[ChunkChange]) -> dict[str, Any]:
-    """The bits of ``model`` with the changes written into it, element by element."""
-    result = bits(model)
-    for one in changes:
-        array = table.arrays[one.array]
-        places = np.unravel_index(one.positions, one.box.size)
-        for number in range(len(one.positions)):
-            at = tuple(int(place[number]) + start for place, start in zip(places, one.box.start, strict=True))
-            tensor = result[array.names[at[0]]]
-            assert tensor[at[1:]] == one.old[number]
-            assert one.old[number] != one.new[number]
-            tensor[at[1:]] = one.new[number]
-    return result
+def changes_in(table: TensorTable, old: Tensors, patches: EncodedPatches) -> StagedBits:
+    """What the patches write into ``old``; checks what their rows say of it."""
+    weights = LiveWeights(table, old)
+    assert weights.pieces is not None
+    new, differences = resolve(weights.pieces, patches.rows, patches.body)
+    assert (differences == patches.rows["difference"]).all()
+    changed = [
+        int((HeldChunk(weights.pieces, *place).gather()[0][positions] != after).sum())
+        for place, (positions, after) in staged_chunks(table.kernels, new)
+    ]
+    assert changed == patches.changed.tolist()
+    return new
+
+
+def applied(table: TensorTable, model: Tensors, batches: list[EncodedPatches]) -> dict[str, Any]:
+    """The bits of ``model`` with the changes written into it."""
+    result = copy_of(model)
+    pieces = LiveWeights(table, result).pieces
+    assert pieces is not None
+    for patches in batches:
+        scatter(pieces, changes_in(table, model, patches))
+    return bits(result)
 
 
 def same(first: dict[str, Any], second: dict[str, Any]) -> bool:
@@ -61,13 +73,11 @@ async def test_what_it_finds_turns_the_old_model_into_the_new(limit: int, slabs:
     change(model, np.random.default_rng(1), 40)
     changes = await found(detector)
     assert same(applied(table, old, changes), bits(model))
-    keys = [(one.slab, one.array, one.chunk) for one in changes]
+    rows = np.concatenate([one.rows for one in changes])
+    found_slabs: Any = table.slabs_of(chunks_of(rows)).tolist()
+    places: Any = chunks_of(rows).tolist()
+    keys = [(slab, *places[number]) for number, slab in enumerate(found_slabs)]
     assert keys == sorted(set(keys))
-    for one in changes:
-        assert one.positions.dtype == np.uint32
-        assert (np.diff(one.positions.astype(np.int64)) > 0).all()
-        assert one.whole is not None
-        assert one.whole.shape == one.box.size
 
 
 @given(st.data())
@@ -103,8 +113,8 @@ class TestRounds:
         detector.aborted()
         assert await digest_of(detector.published) == before
         second = await found(detector)
-        assert [(one.array, one.chunk, one.positions.tolist(), one.new.tolist()) for one in first] == [
-            (one.array, one.chunk, one.positions.tolist(), one.new.tolist()) for one in second
+        assert [(one.rows.tobytes(), one.body.tobytes()) for one in first] == [
+            (one.rows.tobytes(), one.body.tobytes()) for one in second
         ]
 
     async def test_a_committed_round_is_what_was_found_not_what_came_after(self) -> None:
@@ -117,9 +127,12 @@ class TestRounds:
         model["w"].view(np.uint16)[2] = 30
         detector.committed()
         (late,) = await found(detector)
-        assert (late.positions.tolist(), late.old.tolist(), late.new.tolist()) == ([1, 2], [20, 3], [21, 30])
+        base = {"w": bf16([1, 20, 3, 4])}
+        assert applied(table, base, [late])["w"].tolist() == [1, 21, 30, 4]
+        assert late.changed.tolist() == [2]
 
-    async def test_a_round_that_was_cut_short_leaves_no_trace(self) -> None:
+    async def test_a_round_that_was_cut_short_leaves_no_trace(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("deltastore.layout.weights.HELD_BYTES", 64)
         model = small_model()
         detector = await Snapshot.of(LiveWeights(cut_table(model, 4), model))
         change(model, np.random.default_rng(3), 40)
@@ -177,7 +190,8 @@ async def test_bits_are_compared_and_not_numbers() -> None:
     new = {"w": bf16([0x8000, 0x8000, 0x7FC1, 0xFFC1])}
     table = cut_table(old, 16)
     (one,) = await found(Difference(LiveWeights(table, new), LiveWeights(table, old)))
-    assert one.positions.tolist() == [0, 3]
+    assert applied(table, old, [one])["w"].tolist() == [0x8000, 0x8000, 0x7FC1, 0xFFC1]
+    assert one.changed.tolist() == [2]
 
 
 class _Restless:
@@ -193,25 +207,22 @@ class _Restless:
         return view
 
 
-async def test_weights_that_move_meanwhile_never_contradict_themselves() -> None:
+async def test_weights_that_move_after_a_round_do_not_leak_into_it() -> None:
     model = {"w": np.zeros(4096, dtype=np.uint16)}
     live = _Restless(LiveWeights(cut_table(model, 1024), model))
     detector = await Snapshot.of(live)
+    base = {"w": np.zeros(4096, dtype=np.uint16)}
     for start in (np.uint16(1), np.uint16(40_000)):
         model["w"][...] = start
         seen = 0
-        async for found in detector.changes():
+        async for patches in detector.changes():
             live.last[...] += 1
-            whole = found.whole
-            assert whole is not None
-            assert (whole.reshape(-1)[found.positions] == found.new).all()
-            assert (found.new == start).all()
-            seen += len(found.positions)
+            new = changes_in(live.table, base, patches)
+            assert (new.bits.view(np.uint16) == start).all()
+            seen += len(new.positions)
         assert seen == 4096
         detector.committed()
-    seen = 0
-    async for found in detector.changes():
-        assert (found.old == 40_000).all()
-        assert (found.new == 40_001).all()
-        seen += len(found.positions)
-    assert seen == 4096
+        base["w"][...] = start
+    model["w"][...] = 40_001
+    (patches,) = await found(detector)
+    assert (changes_in(live.table, base, patches).bits.view(np.uint16) == 40_001).all()

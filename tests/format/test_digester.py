@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from deltastore.format.digest import MODULUS, Digester, digest_text, tensor_seed
+from deltastore.format.digest import MODULUS, Digester, digest_text
+from deltastore.format.seeds import tensor_seed
 from deltastore.format.table import TensorTable
 from deltastore.kernels.reference.digest import mix
 

@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 
 from deltastore.errors import CorruptError, UnsupportedError
-from deltastore.format.digest import digest_text, tensor_seed
+from deltastore.format.digest import digest_text
 from deltastore.format.dtypes import dtype_named
 from deltastore.format.names import join_name, split_name
 from deltastore.format.pack import PackIndex
 from deltastore.format.patch import decode_patch
 from deltastore.format.records import parse_record
+from deltastore.format.seeds import tensor_seed
 from deltastore.format.table import TensorTable
 from deltastore.kernels.cpu import digest_range
 from deltastore.kernels.reference import digest as reference

@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from deltastore.format.digest import Digester, digest_text, tensor_seed
+from deltastore.format.digest import Digester, digest_text
 from deltastore.format.dtypes import DTYPES
 from deltastore.format.patch import encode_patch
+from deltastore.format.seeds import tensor_seed
 from deltastore.format.table import TensorSpec, TensorTable
 from deltastore.kernels.reference.digest import mix
 from deltastore.layout.cutting import plain_table

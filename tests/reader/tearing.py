@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from deltastore.reader.targets import Targets
+from deltastore.kernels.rows import StagedBits
+from deltastore.reader.host import HostTargets
+from tests.doubles.partial import up_to_the_middle_of
 from tests.doubles.training import Engine, Trainer
 
 Scatter = Callable[..., None]
@@ -16,21 +18,21 @@ Scatter = Callable[..., None]
 
 @contextmanager
 def failing_scatter(monkeypatch: pytest.MonkeyPatch, after: int, error: BaseException) -> Iterator[None]:
-    """Make the ``after``-th patch of an apply fail when half of it is written."""
-    real: Scatter = Targets.scatter
-    calls = 0
+    """Make the first apply of at least ``after`` chunks fail when half of that one is written."""
+    real: Scatter = HostTargets.scatter
+    failed = False
 
-    def scatter(self: Targets, array: int, box: Any, positions: Any, new: Any) -> None:
-        nonlocal calls
-        calls += 1
-        if calls == after:
-            half = len(positions) // 2
-            real(self, array, box, positions[:half], new[:half])
+    def scatter(self: HostTargets, new: StagedBits) -> None:
+        nonlocal failed
+        part = None if failed else up_to_the_middle_of(self.pieces.table, new, after)
+        if part is not None:
+            failed = True
+            real(self, part)
             raise error
-        real(self, array, box, positions, new)
+        real(self, new)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Targets, "scatter", scatter)
+        patch.setattr(HostTargets, "scatter", scatter)
         yield
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from deltastore.errors import DeltastoreError, StoreError, TornError
 from deltastore.layout.memory import bits_of
-from deltastore.reader.targets import Targets
+from deltastore.reader.host import HostTargets
 from tests.doubles.stores import WatchedStore, fail_always, fail_once
 from tests.doubles.training import Engine, Trainer
 
@@ -19,7 +19,7 @@ from .tearing import failing_scatter, ready
 @pytest.mark.spec("DS092")
 @pytest.mark.parametrize("after", [1, 2, 4])
 class TestHalfWritten:
-    """Targets fail in the middle of an apply."""
+    """HostTargets fail in the middle of an apply."""
 
     async def test_the_reader_says_that_it_is_torn(
         self, trainer: Trainer, monkeypatch: pytest.MonkeyPatch, after: int
@@ -134,7 +134,7 @@ async def test_memory_that_does_not_hold_what_was_written(
 ) -> None:
     engine = await ready(trainer)
     with monkeypatch.context() as patch:
-        patch.setattr(Targets, "scatter", lambda *_: None)
+        patch.setattr(HostTargets, "scatter", lambda *_: None)
         with pytest.raises(DeltastoreError) as caught:
             await engine.reader.sync()
     assert caught.value.code == "bad_digest"

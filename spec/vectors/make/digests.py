@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from deltastore.format.digest import digest_text, tensor_seed
+from deltastore.format.digest import digest_text
 from deltastore.format.dtypes import DTYPES
+from deltastore.format.seeds import tensor_seed
 from deltastore.kernels.reference.digest import digest_range
 
 
