@@ -133,29 +133,18 @@ def _sizes(model: Model, step: Step, patches: EncodedPatches) -> Iterator[Measur
     bound = lower_bound(model.tensors, step.model.tensors).nbytes
     rival = xor_zstd_bytes(model.tensors, step.model.tensors)
     promised = 0.004 < step.density < 0.06
-    each = size / step.changed
-    yield Measured(
-        "size",
-        step.density,
-        1,
-        each,
-        "B/changed",
-        size / bound,
-        "entropy bound",
-        1.25 if promised else None,
-        True,
-    )
-    yield Measured(
-        "size",
-        step.density,
-        1,
-        each,
-        "B/changed",
-        size / rival,
-        "XOR + zstd-1",
-        0.58 if promised else None,
-        True,
-    )
+    for beside, least, most in (("entropy bound", bound, 1.25), ("XOR + zstd-1", rival, 0.58)):
+        yield Measured(
+            "size",
+            step.density,
+            1,
+            size / step.changed,
+            "B/changed",
+            size / least,
+            beside,
+            most if promised else None,
+            at_most=True,
+        )
 
 
 def _applied(

@@ -17,7 +17,7 @@ from deltastore.format.table import TensorTable
 from deltastore.kernels.cpu import digest_chunks
 from deltastore.kernels.grid import Box
 from deltastore.kernels.pieces import Pieces
-from deltastore.kernels.reference.digest import position_weights
+from deltastore.kernels.reference.encode import difference
 from deltastore.kernels.rows import chunk_list
 
 __all__ = ["MODULUS", "Digester", "digest_text"]
@@ -46,11 +46,9 @@ class Digester:
 
     def at_positions(self, array: int, box: Box, positions: Bits, bits: Bits) -> int:
         """Digest of ``bits`` (k,) standing at chunk-relative ``positions`` (k,) of the chunk ``box``."""
-        members, flat = self._table.arrays[array].grid.locate(box, positions)
-        weights = position_weights(flat.astype(np.uint64)) * self._table.kernels.seeds(array)[members]
-        return int((bits.astype(np.uint64) * weights).sum(dtype=np.uint64))
+        return self.difference(array, box, positions, np.zeros_like(bits), bits)
 
     def difference(self, array: int, box: Box, positions: Bits, old: Bits, new: Bits) -> int:
         """By how much the digest changes when ``old`` becomes ``new`` at ``positions``, mod 2**64."""
-        change = new.astype(np.uint64) - old.astype(np.uint64)
-        return self.at_positions(array, box, positions, change)
+        number = self._table.arrays[array].grid.number(box)
+        return difference(self._table.kernels, array, number, positions, old, new)

@@ -163,10 +163,13 @@ class PackIndex:
 
     def check_hash(self, number: int, data: bytes | memoryview, table: TensorTable) -> Octets:
         """Patch number ``number``, checked against its hash. Raises ``CorruptError("bad_hash")``."""
-        if hashlib.sha256(data).digest()[:16] != bytes(self.rows[number]["check"]):
-            place = self._place(self.rows[number], table)
-            raise CorruptError("bad_hash", f"{place} does not match its hash", where=self.where)
+        row = self.rows[number]
+        self._check_hash(row, data, self._place(row, table))
         return np.frombuffer(data, dtype=np.uint8)
+
+    def _check_hash(self, row: Any, data: bytes | memoryview, place: str) -> None:
+        if hashlib.sha256(data).digest()[:16] != bytes(row["check"]):
+            raise CorruptError("bad_hash", f"{place} does not match its hash", where=self.where)
 
     def named(self, error: PatchError, table: TensorTable, *, first: int = 0) -> CorruptError:
         """What a kernel says of one of its patches, with the names of pack, array and chunk.
@@ -186,8 +189,7 @@ class PackIndex:
         """
         array, chunk = table.arrays[int(row["array"])], int(row["chunk"])
         place = self._place(row, table)
-        if hashlib.sha256(data).digest()[:16] != bytes(row["check"]):
-            raise CorruptError("bad_hash", f"{place} does not match its hash", where=self.where)
+        self._check_hash(row, data, place)
         elements = array.grid.box(chunk).elements
         try:
             patch = decode_patch(data, int(row["encoding"]), array.element, elements, place)

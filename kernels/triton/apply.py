@@ -11,7 +11,6 @@ from deltastore.kernels.triton.element import fold_of, ordered, pointers, resolv
 from deltastore.kernels.triton.locate import locate, may_meet
 from deltastore.kernels.triton.pack import DevicePack
 from deltastore.kernels.triton.tables import (
-    ELEMENT_TYPES,
     ROW_END_WINDOW,
     ROW_FIRST_WINDOW,
     ROW_FLOATING,
@@ -75,19 +74,4 @@ def apply(pack: DevicePack) -> None:
         raise InputError("bad_argument", "a pack that is not checked is not applied; call check first")
     with current_device(pack.body.device):
         pack.hand_over()
-        for group in pack.groups:
-            narrow, wide, _ = ELEMENT_TYPES[group.itemsize]
-            apply_kernel[(group.count,)](
-                pack.body,
-                pack.row_table,
-                pack.windows,
-                pack.axes,
-                pack.runs,
-                pack.task_runs,
-                pack.before,
-                group.first,
-                raw=group.raw,
-                bits=group.itemsize * 8,
-                narrow=narrow,
-                wide=wide,
-            )
+        pack.launch(apply_kernel)

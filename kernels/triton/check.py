@@ -15,7 +15,6 @@ from deltastore.kernels.triton.element import fold_of, ordered, pointers, resolv
 from deltastore.kernels.triton.locate import locate, may_meet
 from deltastore.kernels.triton.pack import DevicePack
 from deltastore.kernels.triton.tables import (
-    ELEMENT_TYPES,
     ROW_END_WINDOW,
     ROW_FIRST_WINDOW,
     ROW_FLOATING,
@@ -94,25 +93,7 @@ def check(pack: DevicePack) -> NDArray[np.uint64]:
     count = len(pack.rows)
     with pack.stream.entered(after_engine=True):
         found = torch.zeros((2, count + count % 2), dtype=torch.int64, device=pack.body.device)
-        for group in pack.groups:
-            narrow, wide, _ = ELEMENT_TYPES[group.itemsize]
-            check_kernel[(group.count,)](
-                pack.body,
-                pack.row_table,
-                pack.windows,
-                pack.axes,
-                pack.runs,
-                pack.task_runs,
-                pack.before,
-                pack.weights,
-                found[0],
-                found[1],
-                group.first,
-                raw=group.raw,
-                bits=group.itemsize * 8,
-                narrow=narrow,
-                wide=wide,
-            )
+        pack.launch(check_kernel, pack.weights, found[0], found[1])
         differences, misfits = found.cpu().numpy()[:, :count]
     if misfits.any():
         raise PatchError(int(misfits.argmax()), REASONS[14])

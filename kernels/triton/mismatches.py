@@ -11,7 +11,6 @@ from deltastore.kernels.triton.element import fold_of, ordered, pointers
 from deltastore.kernels.triton.locate import locate, may_meet
 from deltastore.kernels.triton.pack import DevicePack
 from deltastore.kernels.triton.tables import (
-    ELEMENT_TYPES,
     ROW_END_WINDOW,
     ROW_FIRST_WINDOW,
     ROW_FLOATING,
@@ -76,21 +75,5 @@ def mismatches(pack: DevicePack) -> int:
     with current_device(pack.body.device):
         pack.hand_over()
         total_wrong = torch.zeros(1, dtype=torch.int64, device=pack.body.device)
-        for group in pack.groups:
-            narrow, wide, _ = ELEMENT_TYPES[group.itemsize]
-            mismatches_kernel[(group.count,)](
-                pack.body,
-                pack.row_table,
-                pack.windows,
-                pack.axes,
-                pack.runs,
-                pack.task_runs,
-                pack.before,
-                total_wrong,
-                group.first,
-                raw=group.raw,
-                bits=group.itemsize * 8,
-                narrow=narrow,
-                wide=wide,
-            )
+        pack.launch(mismatches_kernel, total_wrong)
         return int(total_wrong.item())

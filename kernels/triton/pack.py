@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 
@@ -11,7 +13,7 @@ from deltastore.kernels.pieces import Pieces
 from deltastore.kernels.rows import REASONS, Octets, Rows, chunks_of, offsets_of
 from deltastore.kernels.triton.count_ones import ones_before
 from deltastore.kernels.triton.runs import elements_of, run_table
-from deltastore.kernels.triton.tables import ROW_WIDTH
+from deltastore.kernels.triton.tables import ELEMENT_TYPES, ROW_WIDTH
 from deltastore.kernels.triton.upload import SideStream, Staged, side_stream
 from deltastore.kernels.triton.weights import weight_table
 from deltastore.kernels.triton.windows import windows_of
@@ -71,6 +73,29 @@ class DevicePack:
     def stream(self) -> SideStream:
         """Where the pack was prepared."""
         return self._stream
+
+    def launch(self, kernel: Any, *results: torch.Tensor) -> None:
+        """Run a kernel over every task of the pack, on the current stream.
+
+        ``results``: what it takes between the tables of the pack and the number of its first task.
+        """
+        for group in self.groups:
+            narrow, wide, _ = ELEMENT_TYPES[group.itemsize]
+            kernel[(group.count,)](
+                self.body,
+                self.row_table,
+                self.windows,
+                self.axes,
+                self.runs,
+                self.task_runs,
+                self.before,
+                *results,
+                group.first,
+                raw=group.raw,
+                bits=group.itemsize * 8,
+                narrow=narrow,
+                wide=wide,
+            )
 
     def hand_over(self) -> None:
         """Make the current stream wait until everything is on the device."""
