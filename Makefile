@@ -9,7 +9,10 @@ BUILT_FROM := pyproject.toml constraints.txt CMakeLists.txt $(wildcard kernels/c
 PACKAGES   := $(sort $(shell find deltastore kernels -name __init__.py))
 SCRIPTS    := $(wildcard spec/*.py examples/*.py)
 
-.PHONY: help demo test check lint types layers format schema vectors clean always
+# A server that ignores conditions: the tests see that it is refused. Nothing of it is part of deltastore.
+S3RVER := build/s3rver/installed-3.7.1
+
+.PHONY: help demo test check lint types layers format s3rver schema vectors clean always
 
 help:
 	@echo 'make demo      a trainer and an engine on this machine'
@@ -19,6 +22,7 @@ help:
 	@echo 'make fuzz      damaged patches for the compiled decoder; FUZZ_S=600 for ten minutes'
 	@echo 'make valgrind  each compiled kernel once under valgrind'
 	@echo 'make format    rewrite the Python files as ruff formats them'
+	@echo 'make s3rver    get the S3 server that the tests must see refused, from npm'
 	@echo 'make schema    write the JSON Schemas in spec/schema/ again'
 	@echo 'make vectors   write the test vectors in spec/vectors/ again'
 	@echo 'make clean     remove what was built; $(VENV) stays'
@@ -26,7 +30,7 @@ help:
 demo: $(VENV)/installed-demo
 	$(BIN)/deltastore demo
 
-test: check
+test: check $(S3RVER)
 	$(BIN)/python -m pytest
 
 check: lint types layers
@@ -52,6 +56,12 @@ format: $(VENV)/installed-dev
 	$(BIN)/ruff format .
 
 include kernels/cpu/sanitize.mk
+
+s3rver: $(S3RVER)
+
+$(S3RVER):
+	npm install --prefix build/s3rver --ignore-scripts --no-audit --no-fund --no-save --loglevel=error s3rver@3.7.1
+	@touch $@
 
 schema: $(VENV)/installed-dev
 	$(BIN)/python -m spec.schema.write

@@ -8,6 +8,7 @@ only one of them, :meth:`Store.put_if_absent`, ever commits anything.
 from __future__ import annotations
 
 import abc
+import hashlib
 import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ __all__ = [
     "Data",
     "ObjectInfo",
     "Store",
+    "Tagged",
     "as_octets",
     "check_key",
     "check_limit",
@@ -50,6 +52,14 @@ class ObjectInfo:
     size: int
 
 
+@dataclass(frozen=True, slots=True)
+class Tagged:
+    """An object's bytes, and a tag that another content has not."""
+
+    data: bytes
+    tag: str
+
+
 class Store(abc.ABC):
     """Bytes by key. Every operation may raise the errors named here, and ``StoreError("store_failed")``.
 
@@ -66,6 +76,11 @@ class Store(abc.ABC):
     @abc.abstractmethod
     def url(self) -> str:
         """How a human would name the store; ``open_store`` takes it back. Never holds credentials."""
+
+    @property
+    def probed_at_start(self) -> bool:
+        """Whether a writer first finds out if ``put_if_absent`` keeps its promise here."""
+        return True
 
     @abc.abstractmethod
     async def get(self, key: str, *, limit: int) -> bytes:
@@ -119,6 +134,16 @@ class Store(abc.ABC):
     @abc.abstractmethod
     async def stat(self, key: str) -> ObjectInfo | None:
         """Return an object's size, or None where the key has none. Raises ``InputError("bad_key")``."""
+
+    async def get_changed(self, key: str, *, tag: str | None, limit: int) -> Tagged | None:
+        """The object, or None where it is still the one that had ``tag`` (None: always the object).
+
+        A tag is opaque and belongs to this key of this store. A store that can asks its server for no bytes
+        of an object that has not changed. Raises what :meth:`get` raises.
+        """
+        data = await self.get(key, limit=limit)
+        found = hashlib.sha256(data).hexdigest()
+        return None if found == tag else Tagged(data, found)
 
     async def close(self) -> None:
         """Release what the store holds open; may be called more than once. The objects stay."""

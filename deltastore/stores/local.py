@@ -76,6 +76,11 @@ class LocalStore(Store):
     def url(self) -> str:
         return self.root.as_uri()
 
+    @property
+    def probed_at_start(self) -> bool:
+        """Not probed: creating by ``link()`` is what file systems are made for; ``deltastore doctor`` can."""
+        return False
+
     async def get(self, key: str, *, limit: int) -> bytes:
         check_limit(check_key(key), limit)
         return await _in_thread(functools.partial(self._get, key, limit))

@@ -56,6 +56,11 @@ class MemoryStore(Store):
     def url(self) -> str:
         return self._url
 
+    @property
+    def probed_at_start(self) -> bool:
+        """Not probed: it is a dictionary under a lock."""
+        return False
+
     async def get(self, key: str, *, limit: int) -> bytes:
         check_limit(check_key(key), limit)
         found = self._find(key)

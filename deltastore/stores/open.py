@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 from pathlib import Path
@@ -9,23 +10,31 @@ from typing import Final
 from urllib.parse import unquote_to_bytes
 
 from deltastore.errors import InputError
+from deltastore.stores.address import BucketAddress, parse_bucket
 from deltastore.stores.base import Store
 from deltastore.stores.local import LocalStore
 from deltastore.stores.memory import MemoryStore
+from deltastore.stores.retrying import Retrying
 
 __all__ = ["open_store"]
 
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://", re.ASCII)
 _BAD_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})", re.ASCII)
-_FORMS: Final = "file:///abs/path, memory://name, or a path that starts with / or ./"
+_FORMS: Final = "file:///abs/path, memory://name, s3://bucket/prefix, or a path that starts with / or ./"
+_OBSTORE: Final = "s3+obstore"
+_OBSTORE_PARAMETERS: Final = ("endpoint", "region", "path_style", "concurrency")
 
 
-def open_store(url: str | os.PathLike[str]) -> Store:
+def open_store(url: str | os.PathLike[str], *, retrying: Retrying | None = None) -> Store:
     """Return the store that ``url`` names. Nothing is read, written or created before the first operation.
 
     ``file:///abs/path`` (percent-encoded; the host may be ``localhost``) and a plain path that starts with
-    ``/``, ``./`` or ``../`` give a :class:`LocalStore`; ``memory://name`` gives a :class:`MemoryStore`.
-    So does any :class:`os.PathLike`. Raises ``InputError("bad_url")`` for anything else.
+    ``/``, ``./`` or ``../`` give a :class:`LocalStore`; ``memory://name`` gives a :class:`MemoryStore`. So
+    does any :class:`os.PathLike`. ``s3://bucket/prefix`` gives an :class:`S3Store`, and ``gs://``, ``az://``
+    and ``s3+obstore://`` an :class:`ObjectsStore`; both need an extra to be installed, and ``s3`` takes
+    ``?endpoint=http://host:port&region=...&path_style=true&profile=...&concurrency=32``. ``retrying`` is how
+    these repeat what fails; :class:`Retrying` names the defaults. Raises ``InputError("bad_url")`` for
+    anything else, and never repeats what may be a secret.
     """
     if isinstance(url, os.PathLike):
         return LocalStore(Path(url))
@@ -42,9 +51,35 @@ def open_store(url: str | os.PathLike[str]) -> Store:
         return LocalStore(_file_path(rest))
     if scheme == "memory":
         return MemoryStore(f"memory://{rest}")
+    if scheme == "s3":
+        return _s3(parse_bucket(scheme, rest), retrying)
+    if scheme == _OBSTORE:
+        return _objects(parse_bucket(scheme, rest, parameters=_OBSTORE_PARAMETERS), retrying)
+    if scheme in ("gs", "az"):
+        return _objects(parse_bucket(scheme, rest, parameters=("concurrency",)), retrying)
     # Only the scheme is repeated: the rest may hold a password or a signed query.
-    message = f"this release opens file:// and memory:// stores, not {scheme}://; give {_FORMS}"
+    message = f"this release opens file, memory, s3, gs and az URLs, not {scheme}://; give {_FORMS}"
     raise InputError("bad_url", message)
+
+
+def _s3(address: BucketAddress, retrying: Retrying | None) -> Store:
+    _check_installed("aiobotocore", "s3", address.scheme)
+    from deltastore.stores.s3 import S3Store
+
+    return S3Store(address, retrying=retrying)
+
+
+def _objects(address: BucketAddress, retrying: Retrying | None) -> Store:
+    _check_installed("obstore", "objects", address.scheme)
+    from deltastore.stores.objects import ObjectsStore
+
+    return ObjectsStore(address, retrying=retrying)
+
+
+def _check_installed(module: str, extra: str, scheme: str) -> None:
+    if importlib.util.find_spec(module) is None:
+        message = f"{scheme}:// needs the package {module}: pip install 'deltastore[{extra}]'"
+        raise InputError("bad_url", message)
 
 
 def _plain_path(text: str) -> Path:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,6 +12,8 @@ import pytest
 from deltastore.errors import InputError
 from deltastore.stores import LocalStore, MemoryStore, open_store
 from deltastore.stores.memory import MEMORY_STORES
+from deltastore.stores.objects import ObjectsStore
+from deltastore.stores.s3 import S3Store
 
 
 @pytest.mark.parametrize(
@@ -67,6 +72,62 @@ async def test_memory(url: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("url", "canonical"),
+    [
+        ("s3://bucket", "s3://bucket"),
+        ("S3://bucket/", "s3://bucket"),
+        ("s3://bucket?", "s3://bucket"),
+        ("s3://bucket/a/b/", "s3://bucket/a/b"),
+        ("s3://bucket/a?region=eu-west-1&profile=dev", "s3://bucket/a?region=eu-west-1&profile=dev"),
+        (
+            "s3://b-1.x_y?path_style=true&endpoint=http%3A%2F%2F127.0.0.1%3A8333%2F",
+            "s3://b-1.x_y?endpoint=http://127.0.0.1:8333&path_style=true",
+        ),
+        ("s3://bucket?endpoint=https://[::1]:9000", "s3://bucket?endpoint=https://[::1]:9000"),
+        ("s3://bucket?endpoint=HTTPS://Host.Example", "s3://bucket?endpoint=https://host.example"),
+        ("s3://bucket?concurrency=008&path_style=false", "s3://bucket?path_style=false&concurrency=8"),
+        ("s3+obstore://bucket/a?region=x", "s3+obstore://bucket/a?region=x"),
+        ("gs://bucket/a", "gs://bucket/a"),
+        ("az://container/a?concurrency=4", "az://container/a?concurrency=4"),
+    ],
+)
+def test_buckets(url: str, canonical: str) -> None:
+    store = open_store(url)
+    assert isinstance(store, S3Store if canonical.startswith("s3:") else ObjectsStore)
+    assert store.url == canonical
+    assert open_store(store.url).url == canonical
+    assert canonical in repr(store)
+
+
+@pytest.mark.parametrize(
+    ("url", "module", "extra"),
+    [
+        ("s3://bucket", "aiobotocore", "s3"),
+        ("s3+obstore://bucket", "obstore", "objects"),
+        ("gs://bucket", "obstore", "objects"),
+        ("az://bucket", "obstore", "objects"),
+    ],
+)
+def test_a_missing_extra_is_named(url: str, module: str, extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == module else found(name))
+    with pytest.raises(InputError, match=rf"pip install 'deltastore\[{extra}\]'") as caught:
+        open_store(url)
+    assert caught.value.code == "bad_url"
+
+
+def test_opening_a_bucket_loads_no_client() -> None:
+    program = (
+        "import sys, deltastore.stores as stores\n"
+        "stores.open_store('s3://bucket')\n"
+        "stores.open_store('gs://bucket')\n"
+        "print(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert {"aiobotocore", "botocore", "aiohttp", "obstore"}.isdisjoint(done.stdout.split())
+
+
+@pytest.mark.parametrize(
     ("url", "advice"),
     [
         ("", "file:///abs/path"),
@@ -88,9 +149,32 @@ async def test_memory(url: str) -> None:
         ("/a\0", "NUL"),
         ("memory://", "memory://name"),
         ("memory://a b", "memory://name"),
-        ("s3://bucket/prefix", "not s3://"),
-        ("gs://bucket", "not gs://"),
-        ("az://container", "not az://"),
+        ("s3://", "s3://bucket/prefix"),
+        ("s3:///prefix", "s3://bucket/prefix"),
+        ("s3://b", "2 to 63"),
+        ("s3://buck:et", "2 to 63"),
+        ("s3://arn:aws:s3:::bucket", "2 to 63"),
+        ("s3://bucket//a", "single slashes"),
+        ("s3://bucket/a/../b", "single slashes"),
+        ("s3://bucket/a%20b", "single slashes"),
+        ("s3://bucket?region", "name=value"),
+        ("s3://bucket?region=a&region=b", "given twice"),
+        ("s3://bucket?colour=red", "endpoint, region, path_style, profile, concurrency"),
+        ("s3://bucket?region=eu/west", "region"),
+        ("s3://bucket?profile=a%00b", "profile"),
+        ("s3://bucket?path_style=yes", "true or false"),
+        ("s3://bucket?concurrency=0", "1 to 1024"),
+        ("s3://bucket?concurrency=9999", "1 to 1024"),
+        ("s3://bucket?concurrency=x", "1 to 1024"),
+        ("s3://bucket?endpoint=127.0.0.1:8333", "http://host:port"),
+        ("s3://bucket?endpoint=http://host:x", "http://host:port"),
+        ("s3://bucket?endpoint=http://host/path", "http://host:port"),
+        ("s3://bucket?endpoint=ftp://host", "http://host:port"),
+        ("s3://bucket?endpoint=http://", "http://host:port"),
+        ("s3://bucket#x", "nor has #"),
+        ("s3+obstore://bucket?profile=a", "endpoint, region, path_style, concurrency"),
+        ("gs://bucket?endpoint=http://host", "the parameters concurrency"),
+        ("az://", "az://bucket/prefix"),
         ("http://host/x", "not http://"),
         ("https://host/x", "not https://"),
         ("odd+scheme://x", "not odd+scheme://"),
@@ -109,6 +193,14 @@ def test_what_is_refused_and_how(url: str, advice: str) -> None:
     [
         "https://user:hunter2@host/x",
         "s3://key:hunter2@bucket/x?sig=hunter2",
+        "s3://bucket/key:hunter2@x",
+        "s3://bucket?endpoint=http://user:hunter2@host",
+        "s3://bucket?hunter2=x",
+        "s3://bucket?region=hunter2@",
+        "s3://bucket?AWS_SECRET_ACCESS_KEY=hunter2",
+        "s3+obstore://user:hunter2@bucket",
+        "gs://bucket?key=hunter2",
+        "az://container?sig=hunter2",
         "file://user:hunter2@host/x",
         "file://user:hun#hunter2@host/x",
         "file:///x?token=hunter2",
