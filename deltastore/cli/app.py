@@ -10,6 +10,7 @@ from deltastore import __version__
 from deltastore.cli.arguments import EXIT_STATUS
 from deltastore.cli.bench import bench
 from deltastore.cli.demo import demo
+from deltastore.cli.doctor import doctor
 from deltastore.cli.export import export
 from deltastore.cli.follow import follow
 from deltastore.cli.init import init
@@ -30,7 +31,7 @@ app: Final = typer.Typer(
     rich_markup_mode=None,
 )
 
-for command in (init, publish, log, show, export, validate, follow, demo):
+for command in (init, publish, log, show, export, validate, follow, doctor, demo):
     app.command(command.__name__, epilog=EXIT_STATUS)(command)
 app.add_typer(bench, name="bench")
 
