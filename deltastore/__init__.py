@@ -22,10 +22,12 @@ if TYPE_CHECKING:
         UnsupportedError,
         UsageError,
     )
+    from deltastore.layout.parts import Part, flat_parts
     from deltastore.reader.following import AsyncReader, Synced
     from deltastore.stream import AsyncStream
-    from deltastore.sync import Reader, Stream, Writer, create, open
-    from deltastore.writer.publishing import AsyncWriter, Published
+    from deltastore.sync import Pending, Reader, Stream, Writer, create, open
+    from deltastore.writer.gathering import new_run
+    from deltastore.writer.publishing import AsyncWriter, Published, Publishing
 
 __version__ = "0.1.0"
 
@@ -39,7 +41,10 @@ __all__ = [
     "FencedError",
     "InputError",
     "NotFoundError",
+    "Part",
+    "Pending",
     "Published",
+    "Publishing",
     "Reader",
     "StoreError",
     "Stream",
@@ -50,6 +55,8 @@ __all__ = [
     "Writer",
     "__version__",
     "create",
+    "flat_parts",
+    "new_run",
     "open",
 ]
 
@@ -57,12 +64,17 @@ _HOMES: Final[dict[str, str]] = {
     "AsyncReader": "deltastore.reader.following",
     "AsyncStream": "deltastore.stream",
     "AsyncWriter": "deltastore.writer.publishing",
+    "Part": "deltastore.layout.parts",
+    "Pending": "deltastore.sync",
     "Published": "deltastore.writer.publishing",
+    "Publishing": "deltastore.writer.publishing",
     "Reader": "deltastore.sync",
     "Stream": "deltastore.sync",
     "Synced": "deltastore.reader.following",
     "Writer": "deltastore.sync",
     "create": "deltastore.sync",
+    "flat_parts": "deltastore.layout.parts",
+    "new_run": "deltastore.writer.gathering",
     "open": "deltastore.sync",
     "ConflictError": "deltastore.errors",
     "CorruptError": "deltastore.errors",

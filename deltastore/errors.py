@@ -55,6 +55,8 @@ CODES: Final[dict[str, str]] = {
     "slot_taken": "another record took the slot",
     "version_taken": "the version is not above the tip",
     "fenced": "a newer epoch owns the stream",
+    "aborted": "several writers could not agree on a version; nothing was published",
+    "undecided": "it is not known yet whether a version was committed",
     "bad_json": "a JSON object that is not in canonical form or not of its schema",
     "bad_hash": "bytes whose sha256 is not the one that names them",
     "bad_chain": "a record that does not fit the records before it",

@@ -5,12 +5,13 @@ Creating the next slot if it is absent is the only commit there is.
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import time
 from collections.abc import AsyncIterator
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
-from deltastore.errors import ConflictError, CorruptError, NotFoundError, StoreError
+from deltastore.errors import ConflictError, CorruptError, NotFoundError
 from deltastore.format.limits import RECORD_BYTES
 from deltastore.format.records import (
     AnchorRecord,
@@ -23,8 +24,12 @@ from deltastore.format.records import (
     record_key,
 )
 from deltastore.stores.base import Store
+from deltastore.stores.settled import create_settled
 
-__all__ = ["Log", "Manifest", "SlotTakenError", "describe", "new_nonce"]
+__all__ = ["Log", "Manifest", "SlotTakenError", "describe", "new_nonce", "next_record"]
+
+_AHEAD: Final = 32
+"""Most records that are fetched at once."""
 
 Manifest = AnchorRecord | DeltaRecord
 """A record that commits a version."""
@@ -89,15 +94,22 @@ class Log:
         return await self._known(present)
 
     async def backwards(self, last: Record) -> AsyncIterator[Record]:
-        """``last`` and every record before it, newest first, each checked against the hash that names it."""
-        record = last
-        while True:
-            yield record
-            if record.parent is None:
-                return
-            before = await self._known(record.slot - 1)
-            _check_link(before, record)
-            record = before
+        """``last`` and every record before it, newest first, each checked against the hash that names it.
+
+        Records are fetched ahead, twice as many each time, so that a long way costs few round trips.
+        """
+        yield last
+        record, ahead = last, 1
+        while record.slot > 0:
+            slots = range(record.slot - 1, max(record.slot - 1 - ahead, -1), -1)
+            found = await asyncio.gather(*map(self._known, slots), return_exceptions=True)
+            for before in found:
+                if isinstance(before, BaseException):
+                    raise before  # only now: whoever stops before this one never needed it
+                _check_link(before, record)
+                record = before
+                yield record
+            ahead = min(2 * ahead, _AHEAD)
 
     async def forwards(self) -> AsyncIterator[Record]:
         """Every record from slot 0 on, in order, with the chain checked; ends at the first absent slot."""
@@ -122,6 +134,13 @@ class Log:
         while record is not None:
             yield record
             record = await self.after(record)
+
+    async def latest(self, known: Record) -> Record:
+        """The last record, found by reading on from ``known``: one request, and one for each new record."""
+        last = known
+        async for record in self.newest_after(known):
+            last = record
+        return last
 
     async def newest_manifest(self) -> Manifest:
         """The manifest of the newest version; ``NotFoundError("no_version")`` while there is none."""
@@ -164,28 +183,23 @@ class Log:
     async def append(self, kind: type[Appended], parent: Record | None, **fields: Any) -> Appended:
         """Create the slot after ``parent`` (slot 0 for None). On return the record is durable.
 
-        Raises ``SlotTakenError`` when another record stands there. A failed or lost reply is settled by
-        reading the slot back and comparing nonces, never by assuming.
+        Raises what ``place`` raises.
         """
-        record = kind.seal_new(
-            slot=0 if parent is None else parent.slot + 1,
-            parent=None if parent is None else parent.sha256,
-            ignorable=False,
-            time=max(time.time_ns() // 1_000_000, 0),
-            **{"nonce": new_nonce(), **fields},
-        )
-        try:
-            if await self._store.put_if_absent(record_key(record.slot), record.to_bytes()):
-                return record
-        except StoreError:
-            standing = await self.record(record.slot)
-            if standing is None:
-                raise
-        else:
-            standing = await self._known(record.slot)
-        if standing.sha256 == record.sha256:
-            return record
-        raise SlotTakenError(standing)
+        record = next_record(kind, parent, **fields)
+        await self.place(record)
+        return record
+
+    async def place(self, record: Record) -> None:
+        """Create the record's slot. On return it stands there, durable.
+
+        Raises ``SlotTakenError`` when another record does: this one never will. A failed or lost reply is
+        settled by reading the slot back, and an absent slot gets the same bytes again. After ``StoreError``
+        the outcome is unknown, and ``place`` may be called again with the same record.
+        """
+        key = record_key(record.slot)
+        standing = await create_settled(self._store, key, record.to_bytes(), limit=RECORD_BYTES)
+        if standing is not None:
+            raise SlotTakenError(parse_record(standing, record.slot))
 
     async def _known(self, slot: int) -> Record:
         record = await self.record(slot)
@@ -193,6 +207,17 @@ class Log:
             where = record_key(slot)
             raise CorruptError("lost_object", f"{where} is gone, though a later record exists", where=where)
         return record
+
+
+def next_record(kind: type[Appended], parent: Record | None, **fields: Any) -> Appended:
+    """A record for the slot after ``parent`` (slot 0 for None), with a new nonce unless one is given."""
+    return kind.seal_new(
+        slot=0 if parent is None else parent.slot + 1,
+        parent=None if parent is None else parent.sha256,
+        ignorable=False,
+        time=max(time.time_ns() // 1_000_000, 0),
+        **{"nonce": new_nonce(), **fields},
+    )
 
 
 def _check_link(before: Record, record: Record) -> None:

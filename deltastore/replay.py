@@ -104,31 +104,29 @@ class StoredPatch:
     end: int
 
 
-async def fetch_pack_index(store: Store, record: DeltaRecord, pack: PackRef, table: TensorTable) -> PackIndex:
-    """Fetch and check header and index of one pack, without its patches."""
-    key = pack_key(record.version, pack.sha256)
+async def fetch_pack_index(store: Store, version: int, pack: PackRef, table: TensorTable) -> PackIndex:
+    """Fetch and check header and index of one pack of a version, without its patches."""
+    key = pack_key(version, pack.sha256)
     try:
         front = await store.get_range(key, 0, index_bytes(pack.rows))
     except NotFoundError:
-        raise lost_object(key, f"version {record.version}") from None
-    return checked_index(front, record, pack, table)
+        raise lost_object(key, f"version {version}") from None
+    return checked_index(front, version, pack, table)
 
 
-def checked_index(
-    front: bytes | memoryview, record: DeltaRecord, pack: PackRef, table: TensorTable
-) -> PackIndex:
-    """Check an index against its hash, parse it, and compare it with what the manifest says of its pack.
+def checked_index(front: bytes | memoryview, version: int, pack: PackRef, table: TensorTable) -> PackIndex:
+    """Check an index against its hash, parse it, and compare it with what is said of its pack.
 
     ``front`` is the pack's first bytes, at least header and index. Raises ``CorruptError`` (``bad_hash``,
     ``bad_index``) naming the pack.
     """
-    key = pack_key(record.version, pack.sha256)
+    key = pack_key(version, pack.sha256)
     if hashlib.sha256(memoryview(front)[: index_bytes(pack.rows)]).hexdigest() != pack.index_sha256:
         raise CorruptError("bad_hash", f"the index of {key} does not match its hash", where=key)
     index = PackIndex.parse(front, table, key)
     count = int(index.rows["count"].sum(dtype=np.uint64))
     facts = (index.version, len(index.rows), int(index.offsets[-1]), count, _end_slabs(index, table))
-    said = (record.version, pack.rows, pack.bytes, pack.count, pack.slabs)
+    said = (version, pack.rows, pack.bytes, pack.count, pack.slabs)
     if facts != said:
         raise CorruptError(
             "bad_index",
@@ -167,7 +165,9 @@ class DeltaPatches:
     async def open(cls, store: Store, table: TensorTable, record: DeltaRecord) -> Self:
         """Fetch all indexes of a delta: a few ranged reads, no patch bytes."""
         return cls(
-            store, table, [await fetch_pack_index(store, record, pack, table) for pack in record.packs]
+            store,
+            table,
+            [await fetch_pack_index(store, record.version, pack, table) for pack in record.packs],
         )
 
     @property

@@ -13,18 +13,21 @@ from deltastore.errors import InputError, NotFoundError
 from deltastore.format.records import Record
 from deltastore.layout.cutting import plain_table
 from deltastore.layout.live import LiveWeights, live_specs
+from deltastore.layout.live_parts import PartTensors
 from deltastore.layout.memory import LiveTensors, check_named
 from deltastore.log import Log, Manifest
 from deltastore.reader.following import AsyncReader, Pause, open_reader
 from deltastore.replay import ReplayedWeights, find_path, read_table
 from deltastore.stores.base import Store
 from deltastore.stores.open import open_store
-from deltastore.writer.packing import PACK_TARGET_BYTES
-from deltastore.writer.publishing import AsyncWriter, open_writer
-from deltastore.writer.versions import Metadata
+from deltastore.stores.single_writer import SingleWriterStore
+from deltastore.writer.committing import Metadata
+from deltastore.writer.opening import TIMEOUT_SECONDS, open_writer
+from deltastore.writer.packing import PACK_TARGET_BYTES, UPLOADS
+from deltastore.writer.publishing import AsyncWriter
 from deltastore.writer.whole import create_stream
 
-__all__ = ["AsyncStream"]
+__all__ = ["AsyncStream", "store_of"]
 
 _LOOK_SECONDS: Final = 0.1
 
@@ -39,15 +42,20 @@ class AsyncStream:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._log = Log(store)
+        self._writers: list[AsyncWriter] = []
 
     @classmethod
-    async def open(cls, url: str | os.PathLike[str] | Store, *, wait: float = 0.0) -> Self:
-        """The stream at ``url`` (``file://``, ``memory://``, or a path).
+    async def open(
+        cls, url: str | os.PathLike[str] | Store, *, wait: float = 0.0, single_writer: bool = False
+    ) -> Self:
+        """The stream at ``url`` (``file://``, ``s3://``, ``memory://``, ... or a path; see ``open_store``).
 
         ``wait``: for so many seconds it may yet be made, and get its first version. Raises
-        ``NotFoundError``: ``no_stream``, or after waiting in vain ``no_version``.
+        ``NotFoundError``: ``no_stream``, or after waiting in vain ``no_version``. ``single_writer``: there
+        will never be a second writer, so a store that cannot create conditionally will do; see
+        ``SingleWriterStore``.
         """
-        stream = cls(url if isinstance(url, Store) else open_store(url))
+        stream = cls(store_of(url, single_writer=single_writer))
         deadline = time.monotonic() + wait
         while wait > 0:
             try:
@@ -69,16 +77,17 @@ class AsyncStream:
         cast: str | None = None,
         metadata: Metadata | None = None,
         label: str = "",
+        single_writer: bool = False,
     ) -> Self:
         """A new stream whose version 0 is ``tensors``, stored whole.
 
         ``cast="BF16"`` stores F32 tensors as BF16, rounded to nearest even. Raises
-        ``ConflictError("exists")`` where there is a stream already.
+        ``ConflictError("exists")`` where there is a stream already. ``single_writer``: as in ``open``.
         """
         check_named(tensors)
         if not tensors:
             raise InputError("bad_argument", "a stream needs at least one tensor: none were given")
-        stream = cls(url if isinstance(url, Store) else open_store(url))
+        stream = cls(store_of(url, single_writer=single_writer))
         table = plain_table(live_specs(tensors, cast=cast))
         weights = LiveWeights(table, tensors, cast=cast is not None)
         await create_stream(stream._store, weights, metadata=metadata, label=label)
@@ -109,24 +118,36 @@ class AsyncStream:
 
     async def writer(
         self,
-        tensors: LiveTensors,
+        tensors: PartTensors,
         *,
         resumes: int | None = None,
         cast: bool = False,
         label: str = "",
         pack_bytes: int = PACK_TARGET_BYTES,
+        uploads: int = UPLOADS,
         threads: int | None = None,
+        rank: int = 0,
+        writers: int = 1,
+        run: str = "",
+        timeout: float = TIMEOUT_SECONDS,  # noqa: ASYNC109
     ) -> AsyncWriter:
         """Begin a new epoch that publishes ``tensors``; see ``open_writer``. Fences every earlier writer."""
-        return await open_writer(
+        writer = await open_writer(
             self._store,
             tensors,
             resumes=resumes,
             cast=cast,
             label=label,
             pack_bytes=pack_bytes,
+            uploads=uploads,
             threads=threads,
+            rank=rank,
+            writers=writers,
+            run=run,
+            timeout=timeout,
         )
+        self._writers.append(writer)
+        return writer
 
     async def reader(
         self, tensors: LiveTensors, *, pause: Pause | None = None, threads: int | None = None
@@ -135,8 +156,15 @@ class AsyncStream:
         return await open_reader(self._store, tensors, pause=pause, threads=threads)
 
     async def close(self) -> None:
-        """Release the store."""
-        await self._store.close()
+        """Wait for what writers have in the background, then release the store; raises what they met."""
+        writers, self._writers = self._writers, []
+        try:
+            ends = await asyncio.gather(*(writer.close() for writer in writers), return_exceptions=True)
+        finally:
+            await self._store.close()
+        for end in ends:
+            if end is not None:
+                raise end
 
     async def __aenter__(self) -> Self:
         return self
@@ -145,3 +173,9 @@ class AsyncStream:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+
+def store_of(url: str | os.PathLike[str] | Store, *, single_writer: bool = False) -> Store:
+    """The store that ``url`` names; ``single_writer``: for one that cannot create conditionally."""
+    store = url if isinstance(url, Store) else open_store(url)
+    return SingleWriterStore(store) if single_writer else store

@@ -1,7 +1,7 @@
 """The sync face: the same calls as the async core, each run to its end on the stream's own event loop.
 
-No thread is started here, and no loop is shared: a ``Stream`` owns one ``asyncio.Runner`` and lends it to the
-writers and readers that it makes. Inside a running event loop, use ``AsyncStream``.
+No loop is shared: a ``Stream`` owns one ``asyncio.Runner`` and lends it to the writers and readers that it
+makes. No thread is started but by ``Writer.publish_async``. Inside an event loop, use ``AsyncStream``.
 """
 
 from __future__ import annotations
@@ -12,34 +12,49 @@ import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractContextManager, asynccontextmanager
 from types import TracebackType
-from typing import Any, Self, SupportsIndex, TypeVar
+from typing import Any, Final, Self, SupportsIndex, TypeVar
 
 from deltastore.errors import InputError
 from deltastore.format.records import Record
+from deltastore.layout.live_parts import PartTensors
 from deltastore.layout.memory import LiveTensors
 from deltastore.log import Manifest
 from deltastore.reader.following import AsyncReader, Pause, Synced
 from deltastore.stores.base import Store
 from deltastore.stream import AsyncStream
-from deltastore.writer.packing import PACK_TARGET_BYTES
-from deltastore.writer.publishing import AsyncWriter, Published
-from deltastore.writer.versions import Metadata
+from deltastore.writer.committing import Metadata
+from deltastore.writer.opening import TIMEOUT_SECONDS
+from deltastore.writer.packing import PACK_TARGET_BYTES, UPLOADS
+from deltastore.writer.publishing import AsyncWriter, Published, Publishing
 
-__all__ = ["Reader", "Stream", "Writer", "create", "open"]
+__all__ = ["Pending", "Reader", "Stream", "Writer", "create", "open"]
 
 Result = TypeVar("Result")
+_ENDING_SECONDS: Final = 10.0
+"""How long an interrupted call waits for its work to end."""
+
 SyncPause = Callable[[], AbstractContextManager[Any]]
 
 
 class _Loop:
-    """Runs coroutines to their end, one at a time, for one thread at a time."""
+    """Runs coroutines to their end, one at a time, for one thread at a time.
+
+    They run in the caller's thread until one asks that the loop be ``moved`` into a thread of its own, in
+    which tasks go on between calls too.
+    """
 
     def __init__(self) -> None:
         self._runner = asyncio.Runner()
         self._in_use = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._process = os.getpid()
         self.closed = False
 
-    def run(self, work: Coroutine[Any, Any, Result]) -> Result:
+    def run(self, work: Coroutine[Any, Any, Result], *, moved: bool = False, last: bool = False) -> Result:
+        """``moved``: from now on the loop runs in a thread, until ``close``. ``last``: it is closed then.
+
+        A call that is refused has done nothing.
+        """
         if self.closed:
             work.close()
             raise InputError("bad_argument", "the stream is closed: open it again")
@@ -48,6 +63,9 @@ class _Loop:
             raise InputError(
                 "bad_argument", "an event loop is running here: use deltastore.AsyncStream, and await it"
             )
+        if os.getpid() != self._process:
+            work.close()
+            raise InputError("bad_argument", "the stream was opened before a fork: open it in this process")
         # Else the loop would take the work on, raise here, and do it all the same later.
         if not self._in_use.acquire(blocking=False):
             work.close()
@@ -55,12 +73,50 @@ class _Loop:
                 "bad_argument", "another thread is using this stream: open a stream for each thread"
             )
         try:
-            return self._runner.run(work)
+            if moved and self._thread is None:
+                self._move()
+            return self._runner.run(work) if self._thread is None else self._run_there(work)
         finally:
+            if last:
+                self.close()
             self._in_use.release()
+
+    def _run_there(self, work: Coroutine[Any, Any, Result]) -> Result:
+        loop, ended = self._runner.get_loop(), threading.Event()
+        tasks: list[asyncio.Task[Any] | None] = []
+
+        async def watched() -> Result:
+            tasks.append(asyncio.current_task())
+            try:
+                return await work
+            finally:
+                tasks.clear()
+                ended.set()
+
+        def stop() -> None:
+            for task in tasks:
+                if task is not None:
+                    task.cancel()
+
+        try:
+            return asyncio.run_coroutine_threadsafe(watched(), loop).result()
+        except BaseException:
+            # An interrupt ends the work as it would in this thread, wherever it struck, and leaves nothing
+            # running. What the work itself raised finds nothing to stop.
+            loop.call_soon_threadsafe(stop)
+            ended.wait(_ENDING_SECONDS)
+            raise
+
+    def _move(self) -> None:
+        loop = self._runner.get_loop()
+        self._thread = threading.Thread(target=loop.run_forever, name="deltastore uploads", daemon=True)
+        self._thread.start()
 
     def close(self) -> None:
         self.closed = True
+        if self._thread is not None:
+            self._runner.get_loop().call_soon_threadsafe(self._runner.get_loop().stop)
+            self._thread.join()
         self._runner.close()
 
 
@@ -101,24 +157,41 @@ class Stream:
 
     def writer(
         self,
-        tensors: LiveTensors,
+        tensors: PartTensors,
         *,
         resumes: int | None = None,
         cast: bool = False,
         label: str = "",
         pack_bytes: int = PACK_TARGET_BYTES,
+        uploads: int = UPLOADS,
         threads: int | None = None,
+        rank: int = 0,
+        writers: int = 1,
+        run: str = "",
+        timeout: float = TIMEOUT_SECONDS,
     ) -> Writer:
-        """Begin a new epoch that publishes ``tensors`` (name -> NumPy array or torch tensor).
+        """Begin a new epoch that publishes ``tensors`` (name -> NumPy array, torch tensor, or ``Part`` s).
 
         Every earlier writer of the stream is fenced. The version whose weights ``tensors`` are, proved by
         digest, is the first base; where there is none, the first version is stored whole. ``resumes``
         insists on one. ``cast``: F32 tensors may stand for BF16 or F16 ones. ``label`` names the trainer in
         the log. ``threads``: how many may compare and encode at once; None: one for each processor, but at
-        most 8. Raises ``InputError`` naming the first tensor that does not fit.
+        most 8. ``rank``, ``writers``, ``run``, ``timeout``: see ``open_writer``; several processes publish
+        together, each the elements that it holds. Raises ``InputError`` naming the first tensor that does
+        not fit.
         """
         core = self._core.writer(
-            tensors, resumes=resumes, cast=cast, label=label, pack_bytes=pack_bytes, threads=threads
+            tensors,
+            resumes=resumes,
+            cast=cast,
+            label=label,
+            pack_bytes=pack_bytes,
+            uploads=uploads,
+            threads=threads,
+            rank=rank,
+            writers=writers,
+            run=run,
+            timeout=timeout,
         )
         return Writer(self._loop.run(core), self._loop)
 
@@ -135,10 +208,9 @@ class Stream:
         return Reader(self._loop.run(core), self._loop)
 
     def close(self) -> None:
-        """Release the store and the event loop. May be called more than once."""
+        """Wait for what writers have in the background, then release store and event loop."""
         if not self._loop.closed:
-            self._loop.run(self._core.close())
-            self._loop.close()
+            self._loop.run(self._core.close(), last=True)
 
     def __enter__(self) -> Self:
         return self
@@ -178,6 +250,54 @@ class Writer:
         return self._loop.run(
             self._core.publish(version=version, step=step, metadata=metadata, anchor=anchor)
         )
+
+    def publish_async(
+        self,
+        *,
+        version: int | None = None,
+        step: SupportsIndex | None = None,
+        metadata: Metadata | None = None,
+        anchor: bool = False,
+    ) -> Pending:
+        """As ``publish``, but return as soon as the tensors may change again; see ``AsyncWriter``.
+
+        The first call gives the stream's event loop a thread of its own, which uploads between calls.
+        """
+        core = self._core.publish_async(version=version, step=step, metadata=metadata, anchor=anchor)
+        return Pending(self._loop.run(core, moved=True), self._loop)
+
+    def close(self) -> None:
+        """Wait for what ``publish_async`` left to do; raises what it met. ``Stream.close`` does so too."""
+        self._loop.run(self._core.close())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class Pending:
+    """A version that is on its way. Made by ``Writer.publish_async``."""
+
+    def __init__(self, core: Publishing, loop: _Loop) -> None:
+        self._core = core
+        self._loop = loop
+
+    @property
+    def done(self) -> bool:
+        """Whether the version is committed, or has failed."""
+        return self._core.done
+
+    def result(self) -> Published:
+        """Wait until it is committed; raises what it met instead."""
+
+        async def wait() -> Published:
+            return await self._core
+
+        return self._loop.run(wait())
 
 
 class Reader:
@@ -237,13 +357,13 @@ def _started(work: Callable[[], Coroutine[Any, Any, AsyncStream]]) -> Stream:
         raise
 
 
-def open(url: str | os.PathLike[str] | Store, *, wait: float = 0.0) -> Stream:
-    """The stream at ``url`` (``file://``, ``memory://``, or a path).
+def open(url: str | os.PathLike[str] | Store, *, wait: float = 0.0, single_writer: bool = False) -> Stream:
+    """The stream at ``url`` (``file://``, ``s3://``, ``memory://``, ... or a path).
 
     ``wait``: for so many seconds it may yet be made, and get its first version. Raises ``NotFoundError``:
-    ``no_stream``, or after waiting in vain ``no_version``.
+    ``no_stream``, or after waiting in vain ``no_version``. ``single_writer``: see ``AsyncStream.open``.
     """
-    return _started(lambda: AsyncStream.open(url, wait=wait))
+    return _started(lambda: AsyncStream.open(url, wait=wait, single_writer=single_writer))
 
 
 def create(
@@ -253,9 +373,14 @@ def create(
     cast: str | None = None,
     metadata: Metadata | None = None,
     label: str = "",
+    single_writer: bool = False,
 ) -> Stream:
     """A new stream whose version 0 is ``tensors``, stored whole; ``ConflictError("exists")``.
 
     ``cast="BF16"`` stores F32 tensors as BF16, rounded to nearest even.
     """
-    return _started(lambda: AsyncStream.create(url, tensors, cast=cast, metadata=metadata, label=label))
+    return _started(
+        lambda: AsyncStream.create(
+            url, tensors, cast=cast, metadata=metadata, label=label, single_writer=single_writer
+        )
+    )

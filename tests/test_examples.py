@@ -56,8 +56,22 @@ def test_a_second_trainer_goes_on_in_the_same_stream(url: str) -> None:
         assert versions_in(result.stdout) == [stream.newest().version]
 
 
-@pytest.mark.parametrize("script", ["trainer.py", "engine.py"])
+def test_an_engine_follows_trainers_that_hold_a_shard_each(tmp_path: Path) -> None:
+    url = (tmp_path / "policy").as_uri()
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "3"]
+    arguments = [*torchrun, str(EXAMPLES / "sharded_trainer.py"), url, "3"]
+    result = subprocess.run(arguments, capture_output=True, text=True, timeout=300, env=UNBUFFERED)
+    assert result.returncode == 0, result.stderr
+    assert versions_in(result.stdout) == [1, 2, 3]
+    with deltastore.open(url) as stream:
+        assert stream.newest().kind == "delta"
+    engine = subprocess.run(command("engine.py", url, "3"), capture_output=True, text=True, timeout=120)
+    assert engine.returncode == 0, engine.stderr
+    assert versions_in(engine.stdout) == [3]
+
+
+@pytest.mark.parametrize("script", ["trainer.py", "engine.py", "sharded_trainer.py"])
 def test_an_example_shows_how_to_start_it_and_is_short(script: str) -> None:
     text = (EXAMPLES / script).read_text(encoding="utf-8")
-    assert f"python examples/{script} file:///" in text
-    assert len(text.splitlines()) <= 40
+    assert f" examples/{script} file:///" in text
+    assert len(text.splitlines()) <= 48

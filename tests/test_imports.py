@@ -12,7 +12,10 @@ import pytest
 
 import deltastore
 
-HEAVY = ("torch", "tensorstore", "zarr", "rich", "typer", "pydantic", "numpy", "transformers", "safetensors")
+HEAVY = (
+    *("torch", "tensorstore", "zarr", "rich", "typer", "pydantic", "numpy", "transformers", "safetensors"),
+    *("aiobotocore", "botocore", "aiohttp", "obstore"),
+)
 
 
 def loaded_by(statement: str) -> set[str]:

@@ -169,6 +169,11 @@ def test_the_table_of_limits_is_that_of_the_product() -> None:
         ),
         "elements of an array, an extent of 0 counted as 1": "2^53 − 1",
         "slabs": str(limits.SLABS),
+        "writers of an epoch; boxes of a claim": f"{limits.WRITERS}; {power(limits.OWNED_BOXES)}",
+        "claim; call, join, attempt, vote, ending": (
+            f"{binary(limits.TABLE_BYTES)}; {binary(limits.VOTE_BYTES)} each"
+        ),
+        "name of a run; reason of an ending": f"{limits.RUN_TEXT}; {limits.REASON_TEXT} characters",
         "carried files; size of one": f"{limits.FILE_COUNT}; {binary(limits.FILE_BYTES)}",
         "key; segment of a key": f"{MAX_KEY_LENGTH}; {MAX_SEGMENT_LENGTH} characters",
     }
@@ -222,7 +227,7 @@ def problems(text: str) -> list[str]:
 
 @pytest.mark.spec("DS013")
 def test_good_vectors_and_streams_are_of_their_schemas() -> None:
-    rows = [*vectors("record.json", "ok"), *vectors("table.json", "ok")]
+    rows = [*vectors("record.json", "ok"), *vectors("table.json", "ok"), *vectors("votes.json", "ok")]
     texts = [row["text"].encode("latin-1").decode("utf-8") for row in rows]
     for path in sorted((ROOT / "spec" / "vectors" / "streams").rglob("*.json")):
         if path.parent.name in ("log", "tables") or path.name == "inventory.json":

@@ -16,6 +16,7 @@ __all__ = [
     "LATEST",
     "Json",
     "Label",
+    "SingleWriter",
     "StreamUrl",
     "parse_label",
     "parse_metadata",
@@ -39,10 +40,17 @@ StreamUrl = Annotated[
     str,
     typer.Argument(
         metavar="URL",
-        help="Where the stream is: file:///abs/path, memory://name, or a path that starts with / or ./.",
+        help="Where the stream is: s3://bucket/prefix, file:///abs/path, or a path that starts with / or ./.",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout, and nothing else there.")]
+SingleWriter = Annotated[
+    bool,
+    typer.Option(
+        "--single-writer",
+        help="No second writer can ever exist: use a store that cannot create conditionally.",
+    ),
+]
 Label = Annotated[
     str, typer.Option("--label", metavar="TEXT", help="Who publishes, for people who read the log.")
 ]

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 from dataclasses import asdict
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from deltastore.cli.arguments import EXIT_STATUS, Json
 from deltastore.cli.output import Output
+
+if TYPE_CHECKING:
+    from deltastore.bench.figure import Figure
 
 __all__ = ["bench"]
 
@@ -60,3 +63,48 @@ def kernels(
         missed = "  MISSED" if one.reached is False else ""
         line = f"{one.name:<29}{density:>9}{one.threads:>8}  {figure}{ratio}{wanted}{missed}"
         output.result({**asdict(one), "reached": one.reached}, line.rstrip())
+
+
+@bench.command("store", epilog=EXIT_STATUS)
+def store(
+    url: Annotated[
+        str, typer.Argument(metavar="URL", help="The store to measure, as of a stream; it need not hold one.")
+    ],
+    megabytes: Annotated[
+        int, typer.Option("--megabytes", metavar="N", min=1, help="Size of the large delta.")
+    ] = 200,
+    uploads: Annotated[
+        int, typer.Option("--uploads", metavar="N", min=1, help="Packs that may be on their way at once.")
+    ] = 4,
+    repeats: Annotated[
+        int, typer.Option("--repeats", metavar="N", min=1, help="Runs of each; the best counts.")
+    ] = 3,
+    as_json: Json = False,
+) -> None:
+    """Uploads, commit, polls, memory: beside the plain requests of the same store.
+
+    Writes under a name of its own in the store, about 10 times the size of the large delta, and removes
+    all of it at the end. Where obstore is installed, s3:// is also measured against s3+obstore://. Exits
+    with 0 whether or not the targets are reached: stores differ.
+    """
+    import asyncio
+    from contextlib import aclosing
+
+    from deltastore.bench.store import StorePlan, measure_store
+
+    output = Output(as_json=as_json)
+    plan = StorePlan(nbytes=megabytes * 1_000_000, uploads=uploads, repeats=repeats)
+
+    async def run() -> None:
+        async with aclosing(measure_store(url, plan)) as figures:
+            async for figure in figures:
+                output.result({**asdict(figure), "reached": figure.reached}, _line(figure))
+
+    asyncio.run(run())
+
+
+def _line(figure: Figure) -> str:
+    ratio = "" if figure.ratio is None else f"{figure.ratio:6.2f} of {figure.beside}"
+    wanted = "" if figure.target is None else f"  ({'<=' if figure.at_most else '>='} {figure.target:g})"
+    missed = "  MISSED" if figure.reached is False else ""
+    return f"{figure.name:<29}{figure.value:10.2f} {figure.unit:<9}{ratio}{wanted}{missed}".rstrip()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deltastore.cli.arguments import Json, Label, StreamUrl, parse_label
+from deltastore.cli.arguments import Json, Label, SingleWriter, StreamUrl, parse_label
 from deltastore.cli.output import Output
 
 if TYPE_CHECKING:
@@ -22,7 +22,13 @@ Source = Annotated[
 ]
 
 
-def init(url: StreamUrl, source: Source, label: Label = "", as_json: Json = False) -> None:
+def init(
+    url: StreamUrl,
+    source: Source,
+    label: Label = "",
+    single_writer: SingleWriter = False,
+    as_json: Json = False,
+) -> None:
     """Make a stream from a checkpoint.
 
     CKPT is stored whole as version 0. Configuration and tokenizer files beside its weights are carried, and
@@ -31,12 +37,12 @@ def init(url: StreamUrl, source: Source, label: Label = "", as_json: Json = Fals
     import asyncio
 
     from deltastore.cli.progress import progress_bar
-    from deltastore.stores.open import open_store
+    from deltastore.stream import store_of
     from deltastore.writer.from_checkpoint import create_from_checkpoint
 
     output = Output(as_json=as_json)
     by = parse_label(label)
-    store = open_store(url)
+    store = store_of(url, single_writer=single_writer)
 
     async def run() -> Created:
         async with store:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deltastore.cli.arguments import Json, Label, StreamUrl, parse_label, parse_metadata
+from deltastore.cli.arguments import Json, Label, SingleWriter, StreamUrl, parse_label, parse_metadata
 from deltastore.cli.output import Output
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ def publish(
     step: Step = None,
     meta: Meta = None,
     label: Label = "",
+    single_writer: SingleWriter = False,
     as_json: Json = False,
 ) -> None:
     """Publish a checkpoint as the next version.
@@ -50,14 +51,14 @@ def publish(
 
     from deltastore.cli.progress import progress_bar
     from deltastore.log import Log
-    from deltastore.stores.open import open_store
+    from deltastore.stream import store_of
     from deltastore.writer.carrying import changed_files
     from deltastore.writer.from_checkpoint import publish_checkpoint
 
     output = Output(as_json=as_json)
     notes = parse_metadata(meta or [], step)
     by = parse_label(label)
-    store = open_store(url)
+    store = store_of(url, single_writer=single_writer)
 
     async def run() -> tuple[Published, tuple[str, ...]]:
         async with store:

@@ -6,21 +6,24 @@ from collections.abc import AsyncIterator
 
 from deltastore.kernels.cpu import encode_changed
 from deltastore.kernels.rows import EncodedPatches
-from deltastore.layout.weights import Weights, batches_of, pieces_of
+from deltastore.layout.weights import AnyWeights, batches_of, pieces_of
 
 __all__ = ["Difference", "compare"]
 
 
-async def compare(new: Weights, old: Weights, *, threads: int = 1) -> AsyncIterator[EncodedPatches]:
+async def compare(new: AnyWeights, old: AnyWeights, *, threads: int = 1) -> AsyncIterator[EncodedPatches]:
     """What turns ``old`` into ``new``, in pack order; each is read once, a few chunks at a time.
 
     Weights that move meanwhile make a version that mixes two moments, but never one that contradicts itself.
     """
-    for chunks in batches_of(new, old):
+    batches = batches_of(new, old)
+    for chunks in batches:
         after, before = await pieces_of(new, chunks), await pieces_of(old, chunks)
         patches = encode_changed(after, before, chunks, threads=threads)
+        batches.made(len(patches.body))
         if len(patches.rows):
             yield patches
+        del patches  # else it would be there beside the next one
 
 
 class Difference:
@@ -28,7 +31,7 @@ class Difference:
 
     name = "difference"
 
-    def __init__(self, new: Weights, old: Weights, *, threads: int = 1) -> None:
+    def __init__(self, new: AnyWeights, old: AnyWeights, *, threads: int = 1) -> None:
         self._new = new
         self._old = old
         self._threads = threads

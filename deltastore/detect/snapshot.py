@@ -12,11 +12,14 @@ from typing import Any, Self
 import numpy as np
 
 from deltastore.detect.difference import compare
+from deltastore.detect.pending import PendingPatches
 from deltastore.format.table import TensorTable
 from deltastore.kernels.cpu import apply
 from deltastore.kernels.pieces import Piece, Pieces
-from deltastore.kernels.rows import EncodedPatches
-from deltastore.layout.weights import Weights, chunks_of
+from deltastore.kernels.rows import ChunkList, EncodedPatches
+from deltastore.layout.live_parts import LiveParts
+from deltastore.layout.parts import intersection, slices_at
+from deltastore.layout.weights import AnyWeights, Weights, chunks_of
 
 __all__ = ["Snapshot"]
 
@@ -42,6 +45,47 @@ class _Copy:
         box = self.table.arrays[array].grid.box(chunk)
         return self.arrays[array][box.slices]
 
+    async def take(self, live: Weights) -> None:
+        async for array, _, box, bits in chunks_of(live):
+            self.arrays[array][box.slices] = bits
+
+
+class _PartCopy:
+    """A copy of the parts that this process holds, one ndarray per part."""
+
+    def __init__(self, live: LiveParts) -> None:
+        self.table = live.table
+        self.chunks = live.chunks
+        storages = [array.element.storage for array in live.table.arrays]
+        self.copies = [np.empty(box.size, storages[box.array]) for box in live.boxes]
+        self.pieces = Pieces(
+            live.table.kernels,
+            (
+                Piece(box.array, box.member, box.lo, copy)
+                for box, copy in zip(live.boxes, self.copies, strict=True)
+            ),
+        )
+
+    async def gather(self, chunks: ChunkList) -> Pieces:  # noqa: ARG002
+        return self.pieces
+
+    async def read(self, array: int, chunk: int) -> Bits:
+        """One chunk; of use where the parts are together the whole model."""
+        box = self.table.arrays[array].grid.box(chunk)
+        bits = np.empty(box.size, self.table.arrays[array].element.storage)
+        for offset in range(box.size[0]):
+            for piece in self.pieces.of(array, box.start[0] + offset):
+                shared = intersection(piece.lo, piece.size, box.start[1:], box.size[1:])
+                if shared is not None:
+                    lo, size = shared
+                    bits[offset, ...][slices_at(lo, size, box.start[1:])] = piece.view[
+                        slices_at(lo, size, piece.lo)
+                    ]
+        return bits
+
+    async def take(self, live: LiveParts) -> None:
+        live.fill(self.copies)
+
 
 class Snapshot:
     """Finds what changed in ``live`` since the last committed round, with ``threads`` threads.
@@ -52,42 +96,54 @@ class Snapshot:
 
     name = "snapshot"
 
-    def __init__(self, live: Weights, *, threads: int = 1) -> None:
+    def __init__(self, live: Weights | LiveParts, *, threads: int = 1) -> None:
         self._live = live
         self._threads = threads
-        self._copy = _Copy(live.table)
-        self._pending: list[EncodedPatches] = []
+        self._copy: _Copy | _PartCopy = _PartCopy(live) if isinstance(live, LiveParts) else _Copy(live.table)
+        self._pending = PendingPatches()
 
     @classmethod
-    async def of(cls, live: Weights, *, threads: int = 1) -> Self:
+    async def of(cls, live: Weights | LiveParts, *, threads: int = 1) -> Self:
         """A detector for which the weights as they are now count as published."""
         detector = cls(live, threads=threads)
         await detector.retake()
         return detector
 
     @property
-    def published(self) -> Weights:
+    def published(self) -> AnyWeights:
         """The copy."""
         return self._copy
 
+    @property
+    def whole(self) -> Weights:
+        """The copy, where it is of the whole model."""
+        return self._copy
+
     async def retake(self) -> None:
-        """Copy the live weights as they are now."""
-        async for array, _, box, bits in chunks_of(self._live):
-            self._copy.arrays[array][box.slices] = bits
+        """Copy the live weights as they are now; a round before that is forgotten."""
+        self._pending.clear()
+        await self._copy.take(self._live)  # type: ignore[arg-type]
 
     async def changes(self) -> AsyncIterator[EncodedPatches]:
         """Everything that differs from the copy, in pack order."""
-        self._pending = []
+        self._pending.clear()
         async for patches in compare(self._live, self._copy, threads=self._threads):
-            self._pending.append(patches)
+            self._pending.add(patches)
             yield patches
+            del patches  # else it would be there beside the next one
+
+    async def unchanged(self) -> bool:
+        """Whether the live weights are those of the copy; reads on until something differs."""
+        async for _ in compare(self._live, self._copy, threads=self._threads):
+            return False
+        return True
 
     def committed(self) -> None:
         """Bring the copy up to the round that was published."""
-        for patches in self._pending:
-            apply(self._copy.pieces, patches.rows, patches.body, threads=self._threads)
-        self._pending = []
+        for rows, body in self._pending:
+            apply(self._copy.pieces, rows, body, threads=self._threads)
+        self._pending.clear()
 
     def aborted(self) -> None:
         """Forget the round; the copy still holds what is published."""
-        self._pending = []
+        self._pending.clear()

@@ -20,14 +20,19 @@ __all__ = [
     "NAMES_BYTES",
     "NAME_BYTES",
     "OBJECT_BYTES",
+    "OWNED_BOXES",
     "PACKS_PER_VERSION",
     "PACK_BYTES",
     "PATCH_SLACK",
+    "REASON_TEXT",
     "RECORD_BYTES",
     "ROWS_PER_PACK",
+    "RUN_TEXT",
     "SLABS",
     "TABLE_BYTES",
     "TENSORS",
+    "VOTE_BYTES",
+    "WRITERS",
 ]
 
 FORMAT: Final = 1
@@ -65,3 +70,11 @@ INDEXES: Final = 8
 
 METADATA_ENTRIES: Final = 64
 METADATA_TEXT: Final = 1024
+
+WRITERS: Final = 65536
+VOTE_BYTES: Final = 4 << 20
+"""Largest call, join, attempt, vote or ending."""
+
+OWNED_BOXES: Final = 1 << 20
+RUN_TEXT: Final = 200
+REASON_TEXT: Final = 2000

@@ -27,6 +27,7 @@ __all__ = ["HEADER_BYTES", "ROW", "Pack", "PackBuilder", "PackIndex", "index_byt
 MAGIC: Final = b"\x93DSPACK\n"
 _HEADER: Final = struct.Struct("<8sHHIQ16sQ16s")
 HEADER_BYTES: Final = _HEADER.size
+_MOVED_BYTES: Final = 1 << 20
 
 
 def pack_key(version: int, sha256: str) -> str:
@@ -41,9 +42,9 @@ def index_bytes(rows: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Pack:
-    """A finished pack: its bytes and what the manifest says of them."""
+    """A finished pack: its bytes, read-only, and what the manifest says of them."""
 
-    data: bytes
+    data: memoryview
     sha256: str
     index_sha256: str
     rows: int
@@ -52,13 +53,16 @@ class Pack:
 
 
 class PackBuilder:
-    """Collects patches in pack order and writes one pack. Holds at most the pack itself in memory."""
+    """Collects patches in pack order and writes one pack. Holds at most the pack itself in memory.
 
-    def __init__(self, version: int, nonce: bytes) -> None:
+    ``capacity``: about how many bytes it will have.
+    """
+
+    def __init__(self, version: int, nonce: bytes, *, capacity: int = 0) -> None:
         self._version = version
         self._nonce = nonce
         self._rows: list[Rows] = []
-        self._bodies: list[memoryview] = []
+        self._body = _Growing(capacity)
         self._slabs: list[int] = []
         self._count = 0
         self.size = HEADER_BYTES
@@ -74,7 +78,7 @@ class PackBuilder:
         named, whole = rows.copy(), body.data
         named["check"] = _hashes(whole, offsets_of(rows))
         self._rows.append(named)
-        self._bodies.append(whole)
+        self._body.append(whole)
         self._slabs.extend(slabs)
         self._count += len(rows)
         self.size += named.nbytes + len(whole)
@@ -83,12 +87,12 @@ class PackBuilder:
         return self._count
 
     def finish(self) -> Pack:
-        """The pack of everything added so far."""
+        """The pack of everything added. Only once."""
         rows = np.concatenate(self._rows)
-        body = sum(len(part) for part in self._bodies)
+        body = len(self._body)
         header = _HEADER.pack(MAGIC, FORMAT, 0, len(rows), self._version, self._nonce, body, bytes(16))
         front = header + rows.tobytes()
-        data = b"".join([front, *self._bodies])
+        data = self._body.behind(front)
         return Pack(
             data=data,
             sha256=hashlib.sha256(data).hexdigest(),
@@ -97,6 +101,40 @@ class PackBuilder:
             count=int(rows["count"].sum(dtype=np.uint64)),
             slabs=(self._slabs[0], self._slabs[-1]),
         )
+
+
+class _Growing:
+    """Bytes that are added at the end, and at last a front: all in one place, never there twice.
+
+    ``capacity`` bytes are set aside at once: address space, which takes memory as it is written to.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self._octets = np.empty(capacity, np.uint8)
+        self._used = 0
+
+    def __len__(self) -> int:
+        return self._used
+
+    def append(self, part: memoryview) -> None:
+        self._reserve(len(part))
+        self._octets[self._used : self._used + len(part)] = np.frombuffer(part, np.uint8)
+        self._used += len(part)
+
+    def behind(self, front: bytes) -> memoryview:
+        """All bytes behind ``front``, read-only; nothing can be added any more."""
+        self._reserve(len(front))
+        for end in range(self._used, 0, -_MOVED_BYTES):
+            start = max(end - _MOVED_BYTES, 0)
+            self._octets[start + len(front) : end + len(front)] = self._octets[start:end]
+        self._octets[: len(front)] = np.frombuffer(front, np.uint8)
+        return self._octets[: self._used + len(front)].data.toreadonly()
+
+    def _reserve(self, more: int) -> None:
+        if self._used + more > len(self._octets):
+            grown = np.empty(max(2 * len(self._octets), self._used + more), np.uint8)
+            grown[: self._used] = self._octets[: self._used]
+            self._octets = grown
 
 
 @dataclass(frozen=True)

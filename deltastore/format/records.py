@@ -35,6 +35,7 @@ __all__ = [
     "DeltaRecord",
     "EpochRecord",
     "FileRef",
+    "Label",
     "MetadataValue",
     "PackRef",
     "Record",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
@@ -14,16 +12,22 @@ from deltastore.format.dtypes import DTYPES, Dtype
 from deltastore.format.table import TensorSpec, TensorTable
 from deltastore.kernels.grid import Box
 from deltastore.kernels.pieces import Piece, Pieces
+from deltastore.layout.casting import Caster, caster_of, stands_for
 from deltastore.layout.device import host_copy, is_on_device
 from deltastore.layout.fitting import check_tensors
-from deltastore.layout.memory import LiveTensors, bits_of, check_named, element_type, is_torch, same_memory
+from deltastore.layout.memory import (
+    LiveTensors,
+    bits_of,
+    check_named,
+    element_type,
+    is_torch,
+    place_of,
+    same_memory,
+)
 
 __all__ = ["LiveWeights", "live_specs"]
 
 Bits = np.ndarray[Any, Any]
-Index = tuple[slice, ...]
-
-_NOT_IN_NUMPY = frozenset({"BF16", "F8_E4M3", "F8_E5M2", "F8_E4M3FNUZ", "F8_E5M2FNUZ", "F8_E8M0"})
 
 
 def live_specs(tensors: LiveTensors, *, cast: str | None = None) -> list[TensorSpec]:
@@ -62,21 +66,21 @@ class LiveWeights:
         spare = {name: tensor for name, tensor in tensors.items() if name not in own}
         tied = {name for name, tensor in spare.items() if _is_tied(bits_of(name, tensor), views)}
         specs = []
-        casts: dict[str, Callable[[Index], Bits]] = {}
+        casts: dict[str, Caster] = {}
         for name, tensor in tensors.items():
             if name in tied:
                 continue
             dtype = element_type(name, tensor)
             wanted = _wanted(table, name)
-            if wanted is not None and _stands_for(dtype, wanted, cast):
+            if wanted is not None and stands_for(dtype, wanted, cast):
                 if dtype.name == "F32":
-                    casts[name] = _caster(tensor, wanted)
+                    casts[name] = caster_of(tensor, wanted)
                 dtype = wanted
             specs.append(TensorSpec(name, tuple(tensor.shape), dtype))
         check_tensors(table, specs)
         self._views = [[views[name] for name in array.names] for array in table.arrays]
         self._casts = [[casts.get(name) for name in array.names] for array in table.arrays]
-        self._places = [(name, tensor, _place(tensor)) for name, tensor in own.items() if is_torch(tensor)]
+        self._places = [(name, tensor, place_of(tensor)) for name, tensor in own.items() if is_torch(tensor)]
 
     @property
     def table(self) -> TensorTable:
@@ -122,7 +126,7 @@ class LiveWeights:
         Offloading, resharding or moving a model does that; what is held here is then not the model any more.
         """
         for name, tensor, place in self._places:
-            if _place(tensor) != place:
+            if place_of(tensor) != place:
                 raise InputError(
                     "wrong_memory",
                     f"tensor {name!r} has got other memory since it was given: open a new writer or reader",
@@ -152,61 +156,10 @@ class LiveWeights:
         return host_copy(part) if is_on_device(part) else part
 
 
-def _place(tensor: Any) -> tuple[object, ...]:
-    return (tensor.device, tensor.data_ptr(), tensor.shape, tensor.stride())
-
-
 def _wanted(table: TensorTable, name: str) -> Dtype | None:
     place = table.places.get(name)
     return None if place is None else table.arrays[place[0]].element
 
 
-def _stands_for(given: Dtype, wanted: Dtype, cast: bool) -> bool:
-    """Raw bits stand for a type that NumPy lacks; F32 for a narrower float, if the caller said so."""
-    if wanted.name in _NOT_IN_NUMPY and given.name == f"U{wanted.bits}":
-        return True
-    return cast and given.name == "F32" and wanted.name in ("BF16", "F16")
-
-
 def _is_tied(view: Bits, views: dict[str, Bits]) -> bool:
     return any(same_memory(view, other) for other in views.values())
-
-
-def _caster(tensor: Any, wanted: Dtype) -> Callable[[Index], Bits]:
-    """Reads part of an F32 tensor as the bits of a narrower float, rounded to nearest even."""
-    if is_torch(tensor):
-        torch = sys.modules["torch"]
-        narrow = torch.bfloat16 if wanted.name == "BF16" else torch.float16
-
-        def from_torch(index: Index) -> Bits:
-            part = tensor.detach()[index]
-            bits: Bits = part.to(narrow).view(torch.int16).cpu().numpy().view("<u2")
-            return _with_one_nan(bits, part.cpu().numpy(), wanted)
-
-        return from_torch
-
-    def from_numpy(index: Index) -> Bits:
-        part = np.asarray(tensor[index])
-        with np.errstate(over="ignore", invalid="ignore"):
-            rounded = part.astype(_numpy_float(wanted))
-        return _with_one_nan(rounded.view("<u2"), part, wanted)
-
-    return from_numpy
-
-
-def _numpy_float(wanted: Dtype) -> np.dtype[Any]:
-    if wanted.name == "F16":
-        return np.dtype("<f2")
-    import ml_dtypes
-
-    narrow: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
-    return narrow
-
-
-def _with_one_nan(bits: Bits, wide: Bits, wanted: Dtype) -> Bits:
-    """Every NaN as the quiet one of its sign: libraries disagree, torch even with itself about strides."""
-    nan = np.isnan(wide)
-    if nan.any():
-        quiet = 0x7FC0 if wanted.name == "BF16" else 0x7E00
-        bits = np.where(nan, np.where(np.signbit(wide), quiet | 0x8000, quiet), bits).astype("<u2")
-    return bits

@@ -16,7 +16,16 @@ from deltastore.errors import InputError
 from deltastore.format.dtypes import DTYPES, Dtype
 from deltastore.layout.device import device_bits, is_on_device, shadow_of
 
-__all__ = ["LiveTensors", "bits_of", "check_named", "element_type", "is_torch", "memory_of", "same_memory"]
+__all__ = [
+    "LiveTensors",
+    "bits_of",
+    "check_named",
+    "element_type",
+    "is_torch",
+    "memory_of",
+    "place_of",
+    "same_memory",
+]
 
 Bits = np.ndarray[Any, Any]
 LiveTensors = Mapping[str, Any]
@@ -106,6 +115,11 @@ def memory_of(view: Any) -> tuple[object, ...]:
     """What elements a view is of: equal for two views of exactly the same ones."""
     shadow = shadow_of(view)
     return (shadow.__array_interface__["data"][0], shadow.shape, shadow.strides, shadow.dtype)
+
+
+def place_of(tensor: Any) -> tuple[object, ...]:
+    """Where the memory of a torch tensor is: another answer means that it was given other memory."""
+    return (tensor.device, tensor.data_ptr(), tensor.shape, tensor.stride())
 
 
 def _numpy(name: str, tensor: Any) -> Bits:

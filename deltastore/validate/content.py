@@ -75,7 +75,7 @@ async def _all_places(store: Store, record: DeltaRecord, table: TensorTable) -> 
     for pack in record.packs:
         # What is wrong with a pack is found when it is checked whole.
         with contextlib.suppress(CorruptError):
-            rows = (await fetch_pack_index(store, record, pack, table)).rows
+            rows = (await fetch_pack_index(store, record.version, pack, table)).rows
             places.extend(zip(rows["array"].tolist(), rows["chunk"].tolist(), strict=True))
     return places
 
@@ -97,7 +97,7 @@ async def _check_pack(
     named_by = f"version {record.version}"
     data = await fetch_named(store, key, nbytes=pack.bytes, sha256=pack.sha256, named_by=named_by)
     whole = memoryview(data)
-    index = checked_index(data, record, pack, table)
+    index = checked_index(data, record.version, pack, table)
     try:
         check(table.kernels, index.rows, index.body(whole, table))
     except PatchError as error:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from deltastore.writer.publishing import AsyncWriter, Published, open_writer
+from deltastore.writer.opening import open_writer
+from deltastore.writer.publishing import AsyncWriter, Published, Publishing
 from deltastore.writer.whole import create_stream, publish_weights
 
-__all__ = ["AsyncWriter", "Published", "create_stream", "open_writer", "publish_weights"]
+__all__ = ["AsyncWriter", "Published", "Publishing", "create_stream", "open_writer", "publish_weights"]

@@ -17,9 +17,9 @@ from deltastore.format.records import (
     FileRef,
     Record,
 )
-from deltastore.log import Log, Manifest, SlotTakenError, describe
+from deltastore.log import Log, Manifest, SlotTakenError, describe, new_nonce, next_record
 
-__all__ = ["Epoch", "choose_version", "find_resumed"]
+__all__ = ["Epoch", "choose_version", "find_resumed", "refuse_newer_epoch"]
 
 _ROUNDS: Final = 256
 _Version = TypeVar("_Version", DeltaRecord, AnchorRecord)
@@ -55,26 +55,40 @@ def choose_version(newest: int | None, wanted: int | None) -> int:
 class Epoch:
     """The right to commit, until a newer epoch record appears.
 
-    ``last`` is the newest record seen, ``newest_version`` the highest version in the log. ``landed`` is the
-    newest version that this epoch committed without learning of it at the time: the reply was lost.
+    ``last`` is the newest record seen, ``newest_version`` the highest version in the log.
     """
 
     def __init__(self, log: Log, own: EpochRecord, newest_version: int | None) -> None:
         self._log = log
         self._own = own
-        self._doubtful: set[str] = set()
+        self._pending: Manifest | None = None
         self.last: Record = own
         self.newest_version = newest_version
-        self.landed: Manifest | None = None
 
     @classmethod
-    async def begin(cls, log: Log, *, resumes: int | None, label: str) -> Self:
-        """Append an epoch record: from here on every older epoch is fenced."""
-        tip = await log.tip()
+    async def begin(
+        cls,
+        log: Log,
+        *,
+        resumes: int | None,
+        label: str,
+        nonce: str | None = None,
+        last: Record | None = None,
+    ) -> Self:
+        """Append an epoch record: every older epoch is fenced from here on. ``last``: one near the tip."""
+        tip = await (log.tip() if last is None else log.latest(last))
         for _ in range(_ROUNDS):
             newest = await log.manifest_before(tip)
+            own = next_record(
+                EpochRecord,
+                tip,
+                epoch=tip.epoch + 1,
+                resumes=resumes,
+                writer=label,
+                nonce=nonce or new_nonce(),
+            )
             try:
-                own = await log.append(EpochRecord, tip, epoch=tip.epoch + 1, resumes=resumes, writer=label)
+                await log.place(own)
             except SlotTakenError as lost:
                 tip = lost.winner
                 continue
@@ -87,9 +101,31 @@ class Epoch:
         return self._own.epoch
 
     @property
+    def nonce(self) -> str:
+        """The nonce of the epoch's record, by which those who vote in it know it."""
+        return self._own.nonce
+
+    @property
     def in_doubt(self) -> bool:
         """Whether a version may have been committed, or may be yet, that was not reported so."""
-        return bool(self._doubtful)
+        return self._pending is not None
+
+    async def settle(self) -> Manifest | None:
+        """The version in doubt if it is committed after all; None if it never will be.
+
+        The same bytes are put again until some record stands in that slot. Raises ``StoreError`` while that
+        cannot be found out.
+        """
+        record = self._pending
+        if record is None:
+            return None
+        try:
+            await self._log.place(record)
+        except SlotTakenError:
+            self._pending = None
+            return None
+        self._landed(record)
+        return record
 
     async def catch_up(self) -> None:
         """Read what others appended; ``FencedError`` as soon as a newer epoch is among it."""
@@ -101,15 +137,8 @@ class Epoch:
         return await self._log.carried_files(self.last)
 
     def _observe(self, record: Record) -> None:
-        if isinstance(record, EpochRecord):
-            raise FencedError(
-                "fenced",
-                f"slot {record.slot} holds {describe(record)}, which fences epoch {self.number}; "
-                "another trainer has taken over: stop this one, or open a new writer",
-            )
-        if isinstance(record, AnchorRecord | DeltaRecord) and record.nonce in self._doubtful:
-            self.newest_version, self.landed = record.version, record
-        elif isinstance(record, AnchorRecord | DeltaRecord | BirthRecord):
+        refuse_newer_epoch(record, self.number)
+        if isinstance(record, AnchorRecord | DeltaRecord | BirthRecord):
             raise ConflictError(
                 "version_taken",
                 f"slot {record.slot} holds {describe(record)}, which this epoch did not commit",
@@ -121,32 +150,33 @@ class Epoch:
 
         Raises ``FencedError`` when a newer epoch came first. A slot lost to a record of another kind is no
         conflict: the next slot is taken with the same content. After any other error, and when cancelled,
-        the outcome is unknown: the record may stand, or land yet, and ``catch_up`` then knows it again.
+        the version is in doubt unless ``in_doubt`` says otherwise, and ``settle`` finds out.
         """
-        nonce = fields.pop("nonce")
+        if self._pending is not None:
+            raise ValueError("an earlier version is in doubt: settle it first")
         for _ in range(_ROUNDS):
-            await self.catch_up()
-            self._refuse_landed()
+            record = next_record(kind, self.last, epoch=self.number, version=version, **fields)
+            self._pending = record
             try:
-                record = await self._log.append(
-                    kind, self.last, epoch=self.number, version=version, nonce=nonce, **fields
-                )
+                await self._log.place(record)
             except SlotTakenError:
+                self._pending = None  # its slot is taken: it can never land
+                await self.catch_up()
                 continue
-            except BaseException:
-                self._doubtful.add(nonce)
-                raise
-            self.last = record
-            self.newest_version = version
-            self._doubtful.clear()  # their slots are taken: none of them can land any more
+            self._landed(record)
             return record
         raise ConflictError("slot_taken", f"no slot was free in {_ROUNDS} tries: too many writers at once")
 
-    def _refuse_landed(self) -> None:
-        """What is being committed builds on what was the newest version before ``landed`` was."""
-        if self.landed is not None:
-            raise ConflictError(
-                "version_taken",
-                f"{describe(self.landed)} was committed by an earlier call whose outcome was unknown: "
-                "publish again to follow it",
-            )
+    def _landed(self, record: Manifest) -> None:
+        self._pending = None
+        self.last, self.newest_version = record, record.version
+
+
+def refuse_newer_epoch(record: Record, epoch: int) -> None:
+    """``FencedError`` for the record of an epoch after ``epoch``; it says whose."""
+    if isinstance(record, EpochRecord):
+        raise FencedError(
+            "fenced",
+            f"slot {record.slot} holds {describe(record)}, which fences epoch {epoch}; "
+            "another trainer has taken over: stop this one, or open a new writer",
+        )

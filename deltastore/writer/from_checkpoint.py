@@ -18,8 +18,8 @@ from deltastore.log import Log
 from deltastore.replay import read_table
 from deltastore.stores.base import Store
 from deltastore.writer.carrying import put_files
+from deltastore.writer.committing import Metadata
 from deltastore.writer.publishing import Published
-from deltastore.writer.versions import Metadata
 from deltastore.writer.whole import create_stream, publish_weights, refuse_existing
 
 __all__ = ["Created", "create_from_checkpoint", "publish_checkpoint"]

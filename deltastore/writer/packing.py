@@ -1,8 +1,9 @@
-"""From changes to uploaded packs, in a stream: at most two packs are in memory."""
+"""From changes to uploaded packs, in a stream: few packs are in memory, however large the delta is."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -19,26 +20,44 @@ from deltastore.format.table import TensorTable
 from deltastore.kernels.rows import ROW, EncodedPatches, chunks_of, offsets_of
 from deltastore.stores.base import Store
 
-__all__ = ["PACK_TARGET_BYTES", "Progress", "Uploaded", "check_pack_bytes", "upload_changes"]
+__all__ = ["PACK_TARGET_BYTES", "UPLOADS", "Packing", "Progress", "Uploaded", "upload_changes"]
 
 PACK_TARGET_BYTES: Final = 32 << 20
 """A pack is closed once it is this large: a good size for object stores."""
+
+UPLOADS: Final = 4
+"""Packs that may be in memory at once: one is built while the others are on their way."""
+
+_LAST_PATCH_BYTES: Final = 4 << 20
+"""What the patch that crosses the target may add to a pack, as a rule."""
 
 _MAX_TARGET: Final = PACK_BYTES // 2
 """So that a pack is within its limit when its last patch crosses the target."""
 
 
-def _target(target_bytes: int, packs: int) -> int:
-    """The target of the next pack: it doubles along the way, so that no version runs out of packs."""
-    return min(target_bytes << (packs * 4 // PACKS_PER_VERSION), _MAX_TARGET)
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """How packs are made: closed at ``target_bytes``, and up to ``uploads`` of them put at once.
+
+    A publish takes about ``target_bytes * uploads`` of memory beyond what detection needs. Raises
+    ``InputError("bad_argument")`` for numbers out of range.
+    """
+
+    target_bytes: int = PACK_TARGET_BYTES
+    uploads: int = UPLOADS
+
+    def __post_init__(self) -> None:
+        _check_between("pack_bytes", self.target_bytes, _MAX_TARGET)
+        _check_between("uploads", self.uploads, 256)
+
+    def target(self, packs: int) -> int:
+        """Where the next pack is closed: it grows along the way, so that no version runs out of packs."""
+        return min(self.target_bytes << (packs * 4 // PACKS_PER_VERSION), _MAX_TARGET)
 
 
-def check_pack_bytes(pack_bytes: int) -> None:
-    """``InputError("bad_argument")`` unless packs may be closed once they are that large."""
-    whole = isinstance(pack_bytes, int) and not isinstance(pack_bytes, bool)
-    if not whole or not 1 <= pack_bytes <= _MAX_TARGET:
-        message = f"pack_bytes is an integer from 1 to {_MAX_TARGET}, not {pack_bytes!r}"
-        raise InputError("bad_argument", message)
+def _check_between(name: str, value: int, most: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
+        raise InputError("bad_argument", f"{name} is an integer from 1 to {most}, not {value!r}")
 
 
 @dataclass(slots=True)
@@ -61,17 +80,24 @@ class Uploaded:
 
 
 class _Uploader:
-    """Uploads finished packs one after another, while the next one is being built."""
+    """Puts finished packs, a few at once, while the next one is being built."""
 
-    def __init__(self, store: Store, version: int) -> None:
+    def __init__(self, store: Store, version: int, uploads: int) -> None:
         self._store = store
         self._version = version
-        self._running: asyncio.Task[None] | None = None
+        self._room = asyncio.Semaphore(uploads)
+        self._running: set[asyncio.Task[None]] = set()
+        self._failure: BaseException | None = None
 
-    async def submit(self, pack: Pack) -> PackRef:
-        await self.drain()
-        key = pack_key(self._version, pack.sha256)
-        self._running = asyncio.create_task(self._store.put(key, pack.data))
+    async def room(self) -> None:
+        """Wait until one more pack may be in memory, as it is built or sent; raises what an upload raised."""
+        await self._room.acquire()
+        self._check()
+
+    def submit(self, pack: Pack) -> PackRef:
+        task = asyncio.create_task(self._store.put(pack_key(self._version, pack.sha256), pack.data))
+        self._running.add(task)
+        task.add_done_callback(self._ended)
         return PackRef(
             sha256=pack.sha256,
             bytes=len(pack.data),
@@ -81,17 +107,27 @@ class _Uploader:
             slabs=pack.slabs,
         )
 
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._running.discard(task)
+        self._room.release()
+        if not task.cancelled() and task.exception() is not None and self._failure is None:
+            self._failure = task.exception()
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
     async def drain(self) -> None:
-        """Wait until everything submitted is durable; raises what the upload raised."""
-        running, self._running = self._running, None
-        if running is not None:
-            await running
+        """Wait until everything submitted is durable; raises what an upload raised."""
+        while self._running:
+            await asyncio.wait(self._running)
+            await asyncio.sleep(0)  # for the callbacks of what has ended
+        self._check()
 
     async def abandon(self) -> None:
-        running, self._running = self._running, None
-        if running is not None:
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
+        for task in self._running:
+            task.cancel()
+        await asyncio.gather(*self._running, return_exceptions=True)
 
 
 async def upload_changes(
@@ -101,28 +137,37 @@ async def upload_changes(
     version: int,
     nonce: str,
     *,
-    target_bytes: int = PACK_TARGET_BYTES,
+    packing: Packing,
     progress: Progress | None = None,
+    found: Callable[[], None] | None = None,
 ) -> Uploaded:
     """Encode and upload one round of ``detector``; on return every pack is durable.
 
-    ``progress`` is called with the bytes of each pack as it is handed to the store.
+    ``found`` is called once when all changes are found: from then on the weights may change. ``progress`` is
+    called with the bytes of each pack as it is handed to the store.
     """
     result = Uploaded()
-    uploader = _Uploader(store, version)
-    builder = PackBuilder(version, bytes.fromhex(nonce))
+    uploader = _Uploader(store, version, packing.uploads)
     try:
+        builder: PackBuilder | None = None
+        target = packing.target_bytes
         async for patches in detector.changes():
             result.count(patches)
             start = 0
             while start < len(patches.rows):
-                target = _target(target_bytes, len(result.packs))
+                if builder is None:
+                    await uploader.room()
+                    target = packing.target(len(result.packs))
+                    builder = PackBuilder(version, bytes.fromhex(nonce), capacity=target + _LAST_PATCH_BYTES)
                 start = _fill(builder, table, patches, start, target)
                 if builder.size >= target or len(builder) == ROWS_PER_PACK:
-                    await _close(builder, uploader, result, progress)
-                    builder = PackBuilder(version, bytes.fromhex(nonce))
-        if len(builder):
-            await _close(builder, uploader, result, progress)
+                    _close(builder, uploader, result, progress)
+                    builder = None
+            del patches  # else it would be there beside the next one
+        if builder is not None:
+            _close(builder, uploader, result, progress)
+        if found is not None:
+            found()
         await uploader.drain()
     except BaseException:
         await uploader.abandon()
@@ -142,10 +187,8 @@ def _fill(builder: PackBuilder, table: TensorTable, patches: EncodedPatches, sta
     return end
 
 
-async def _close(
-    builder: PackBuilder, uploader: _Uploader, result: Uploaded, progress: Progress | None
-) -> None:
+def _close(builder: PackBuilder, uploader: _Uploader, result: Uploaded, progress: Progress | None) -> None:
     pack = builder.finish()
-    result.packs.append(await uploader.submit(pack))
+    result.packs.append(uploader.submit(pack))
     if progress is not None:
         progress(len(pack.data))

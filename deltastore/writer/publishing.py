@@ -5,27 +5,22 @@ from __future__ import annotations
 import asyncio
 import operator
 import time
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import Literal, SupportsIndex
+from types import TracebackType
+from typing import Any, Literal, Self, SupportsIndex
 
 from deltastore.detect.snapshot import Snapshot
 from deltastore.errors import InputError
-from deltastore.format.digest import digest_text
 from deltastore.format.records import check_metadata
-from deltastore.format.table import TensorTable
-from deltastore.kernels.threads import chosen_threads
-from deltastore.layout.cutting import plain_table
-from deltastore.layout.live import LiveWeights, live_specs
-from deltastore.layout.memory import LiveTensors
-from deltastore.layout.weights import digest_of
-from deltastore.log import Log, Manifest
-from deltastore.replay import read_table
+from deltastore.layout.live import LiveWeights
+from deltastore.layout.live_parts import LiveParts
+from deltastore.log import Manifest
 from deltastore.stores.base import Store
-from deltastore.writer.epoch import Epoch, choose_version, find_resumed
-from deltastore.writer.packing import PACK_TARGET_BYTES, check_pack_bytes
-from deltastore.writer.versions import Metadata, Progress, commit_anchor, commit_delta
+from deltastore.writer.committing import Committing, Metadata, Opened, Wanted
+from deltastore.writer.packing import Packing, Progress, upload_changes
 
-__all__ = ["AsyncWriter", "Published", "open_writer"]
+__all__ = ["AsyncWriter", "Published", "Publishing"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +28,8 @@ class Published:
     """A version that is committed: durable, and visible to every reader.
 
     ``changed`` of ``elements`` elements changed; ``nbytes`` were uploaded in packs (an anchor: in all its
-    objects); ``manifest_bytes`` is the size of the record; ``seconds`` the time from call to commit.
+    objects); ``manifest_bytes`` is the size of the record; ``seconds`` the time from call to commit. With
+    several writers the numbers are those of all of them.
     """
 
     version: int
@@ -60,29 +56,76 @@ class Published:
         )
 
 
-class AsyncWriter:
-    """One trainer incarnation that publishes its live tensors. Made by ``open_writer``.
+class Publishing:
+    """A version on its way in the background. Await it for what became of it, or leave it to the writer.
 
-    It keeps a copy of what was last published (the snapshot detector). Calls take turns; the tensors must
-    not change while ``publish`` runs.
+    An error that nobody awaited is raised by the writer's next call, or by its ``close``.
+    """
+
+    def __init__(self, task: asyncio.Task[Published]) -> None:
+        self._task = task
+        self._seen = False
+
+    @property
+    def done(self) -> bool:
+        """Whether the version is committed, or has failed."""
+        return self._task.done()
+
+    def __await__(self) -> Generator[Any, None, Published]:
+        return self._result().__await__()
+
+    async def _result(self) -> Published:
+        self._seen = True  # the caller hears of it, and nobody else has to
+        try:
+            await self.ended()
+        except asyncio.CancelledError:
+            self._seen = False
+            raise
+        return self._task.result()
+
+    async def ended(self) -> None:
+        """Wait until it is done, which a cancelled caller does not stop."""
+        await asyncio.wait({self._task})
+
+    def check(self) -> None:
+        """Raise its error if it has failed and nobody has heard of that."""
+        if self._task.done() and not self._seen:
+            self._seen = True
+            self._task.result()
+
+    async def stop(self) -> None:
+        """Cancel it, and wait until it has ended; an error of its own gives way to the cancellation."""
+        self._task.cancel()
+        await asyncio.wait({self._task})
+        self._seen = True
+        if not self._task.cancelled():
+            self._task.exception()
+
+
+class AsyncWriter:
+    """One trainer process that publishes its live tensors. Made by ``open_writer``.
+
+    It keeps a copy of what was last published (the snapshot detector). Calls take turns. Close it, or use it
+    as a context manager, when ``publish_async`` was used.
     """
 
     def __init__(
         self,
         store: Store,
-        epoch: Epoch,
-        live: LiveWeights,
+        committing: Committing,
+        live: LiveWeights | LiveParts,
         detector: Snapshot,
         base: Manifest | None,
-        pack_bytes: int,
+        packing: Packing,
     ) -> None:
         self._store = store
-        self._epoch = epoch
+        self._committing = committing
         self._live = live
         self._detector = detector
         self._base = base
-        self._pack_bytes = pack_bytes
+        self._packing = packing
         self._turn = asyncio.Lock()
+        self._background: list[Publishing] = []
 
     @property
     def version(self) -> int | None:
@@ -92,7 +135,7 @@ class AsyncWriter:
     @property
     def epoch(self) -> int:
         """The number of this incarnation."""
-        return self._epoch.number
+        return self._committing.number
 
     async def publish(
         self,
@@ -103,123 +146,164 @@ class AsyncWriter:
         anchor: bool = False,
         progress: Progress | None = None,
     ) -> Published:
-        """Commit the tensors as they are now as a new version.
+        """Commit the tensors as they are now as a new version. They must not change meanwhile.
 
         ``version``: default the last one + 1. ``step`` goes into the metadata. ``anchor=True`` stores the
-        version whole. Raises ``InputError``, ``ConflictError("version_taken")`` and ``FencedError``, and
-        nothing was published; ``StoreError``, and the version may be visible all the same: the next call
-        finds out. Whatever was raised, the same changes are part of the next call.
+        version whole. With several writers every rank calls this; rank 0 says version, metadata and anchor,
+        and a ``step`` must be the same on all that give one.
+
+        Raises ``InputError``, ``ConflictError`` (``version_taken``, ``aborted``) and ``FencedError``, and
+        nothing was published; ``StoreError`` or ``ConflictError("undecided")``, and the version may be
+        visible all the same, or become so: the next call finds out. Whatever was raised, the same changes
+        are part of the next call; one with the same ``step`` and tensors returns the version if it turns out
+        to be committed, so that several writers do not fall out of step. Waits first for an earlier
+        ``publish_async``, and raises what that met if nobody has seen it; nothing was tried then.
         """
+        await self._wait_for_earlier()
+        wanted = _wanted(version, step, metadata, anchor)
+        publishing = Publishing(asyncio.create_task(self._publish(wanted, progress, None)))
+        try:
+            return await publishing
+        except asyncio.CancelledError:
+            await publishing.stop()
+            raise
+
+    async def publish_async(
+        self,
+        *,
+        version: int | None = None,
+        step: SupportsIndex | None = None,
+        metadata: Metadata | None = None,
+        anchor: bool = False,
+        progress: Progress | None = None,
+    ) -> Publishing:
+        """As ``publish``, but return as soon as the tensors may change again.
+
+        All changes are found and encoded by then; what is left to upload, at most ``uploads`` packs, and the
+        commit go on in the background. A next call waits for this version first, so versions keep their
+        order and few bytes wait in memory. What fails in the background is raised by awaiting the returned
+        object, or else by the next call, or by ``close``; the changes are then part of the next version.
+        """
+        await self._wait_for_earlier()
+        wanted = _wanted(version, step, metadata, anchor)
+        found = asyncio.Event()
+        publishing = Publishing(asyncio.create_task(self._publish(wanted, progress, found.set)))
+        waiting = asyncio.create_task(found.wait())
+        try:
+            await asyncio.wait({publishing._task, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            await publishing.stop()
+            raise
+        finally:
+            waiting.cancel()
+        if not found.is_set():
+            publishing.check()  # it failed while the tensors were still read
+        self._background.append(publishing)
+        return publishing
+
+    async def _wait_for_earlier(self) -> None:
+        """Wait for what is in the background; raises, once, what it met if nobody has seen that."""
+        while self._background:
+            earliest = self._background[0]
+            await earliest.ended()
+            if earliest in self._background:  # else another call has waited for it too
+                self._background.remove(earliest)
+            earliest.check()
+
+    async def close(self) -> None:
+        """Wait for what is in the background; raises what it met. The tensors and the store stay open."""
+        for publishing in tuple(self._background):
+            await publishing.ended()
+        await self._wait_for_earlier()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def _publish(
+        self, wanted: Wanted, progress: Progress | None, found: Callable[[], None] | None
+    ) -> Published:
         started = time.perf_counter()
-        notes = check_metadata({**(metadata or {}), **({} if step is None else {"step": _whole(step)})})
         async with self._turn:
             self._live.check_in_place()
-            if self._epoch.in_doubt:
-                await self._settle()
-            whole = anchor or self._base is None
-            record = await (self._anchor if whole else self._delta)(version, notes, progress)
-            self._base = record
+            landed = await self._settle()
+            if landed is not None and _is_wanted(landed, wanted) and await self._detector.unchanged():
+                return Published.of(landed, time.perf_counter() - started)
+            opened = await self._committing.open(wanted, self._base)
+            try:
+                commit = self._whole if opened.base is None else self._delta
+                record = await commit(opened, wanted, progress, found)
+            except BaseException as error:
+                if not self._committing.in_doubt:
+                    self._detector.aborted()
+                await self._committing.give_up(opened, error)
+                raise
+            self._advance(record)
         return Published.of(record, time.perf_counter() - started)
 
-    async def _settle(self) -> None:
-        """Learn whether a version was committed whose reply was lost; the snapshot is older then.
+    async def _settle(self) -> Manifest | None:
+        """Learn what became of a version in doubt; what was found for it is kept until then."""
+        if not self._committing.in_doubt:
+            return None
+        landed = await self._committing.settle()
+        if landed is None:
+            self._detector.aborted()
+        else:
+            self._advance(landed)
+        return landed
 
-        Tensors that still are that version are its next base. Else what it held is not known here any more,
-        and the next version is stored whole.
-        """
-        await self._epoch.catch_up()
-        landed, self._epoch.landed = self._epoch.landed, None
-        if landed is not None:
-            self._base = None
-            await self._detector.retake()
-            if digest_text(await digest_of(self._detector.published)) == landed.digest:
-                self._base = landed
+    def _advance(self, record: Manifest) -> None:
+        self._base = None  # the copy is no version's while it is brought up to this one
+        self._detector.committed()
+        self._base = record
 
-    async def _anchor(self, version: int | None, notes: Metadata, progress: Progress | None) -> Manifest:
-        # Before the snapshot, which knows the base, is given up.
-        await self._epoch.catch_up()
-        choose_version(self._epoch.newest_version, version)
-        self._base = None
+    async def _whole(
+        self, opened: Opened, wanted: Wanted, progress: Progress | None, found: Callable[[], None] | None
+    ) -> Manifest:
+        self._base = None  # the copy is no version's until this one is committed
         await self._detector.retake()
-        return await commit_anchor(
-            self._store,
-            self._epoch,
-            self._detector.published,
-            version=version,
-            metadata=notes,
-            progress=progress,
-        )
+        if found is not None:
+            found()
+        return await self._committing.commit_whole(opened, wanted, self._detector, self._packing, progress)
 
-    async def _delta(self, version: int | None, notes: Metadata, progress: Progress | None) -> Manifest:
-        if self._base is None:
-            raise ValueError("a delta on no base")
-        return await commit_delta(
+    async def _delta(
+        self, opened: Opened, wanted: Wanted, progress: Progress | None, found: Callable[[], None] | None
+    ) -> Manifest:
+        uploaded = await upload_changes(
             self._store,
-            self._epoch,
-            self._base,
-            self._live,
+            self._live.table,
             self._detector,
-            version=version,
-            metadata=notes,
-            pack_bytes=self._pack_bytes,
+            opened.version,
+            opened.nonce,
+            packing=self._packing,
             progress=progress,
+            found=found,
         )
+        return await self._committing.commit(opened, wanted, uploaded, self._detector.name)
 
 
-def _whole(step: SupportsIndex) -> int:
+def _is_wanted(landed: Manifest, wanted: Wanted) -> bool:
+    """Whether a call for ``wanted`` is the one that ``landed`` came of, made again."""
+    same_step = wanted.step is not None and landed.metadata.get("step") == wanted.step
+    as_whole = landed.kind == "anchor" or not wanted.whole
+    return same_step and as_whole and wanted.version in (None, landed.version)
+
+
+def _wanted(
+    version: int | None, step: SupportsIndex | None, metadata: Metadata | None, anchor: bool
+) -> Wanted:
+    number = None if step is None else _whole_number(step)
+    notes = check_metadata({**(metadata or {}), **({} if number is None else {"step": number})})
+    return Wanted(version, number, notes, anchor)
+
+
+def _whole_number(step: SupportsIndex) -> int:
     """A step as an integer; NumPy's and torch's integers are fine."""
     try:
         return operator.index(step)
     except TypeError:
         raise InputError("bad_argument", f"a step is an integer, not {step!r:.80}") from None
-
-
-async def open_writer(
-    store: Store,
-    tensors: LiveTensors,
-    *,
-    resumes: int | None = None,
-    cast: bool = False,
-    label: str = "",
-    pack_bytes: int = PACK_TARGET_BYTES,
-    threads: int | None = None,
-) -> AsyncWriter:
-    """Begin a new epoch of the stream in ``store`` and fence every earlier writer.
-
-    ``tensors``: live tensors by checkpoint name, all that the stream has. ``cast``: F32 tensors may stand
-    for BF16 or F16 ones. The version whose digest equals that of ``tensors`` is the first base; where none
-    does, the first version will be an anchor. ``resumes`` insists on one version:
-    ``InputError("bad_argument")`` when the tensors are not its weights. ``pack_bytes``: a pack is closed once
-    it is that large. ``threads``: how many may compare and encode at once; None: one for each processor, but
-    at most 8.
-
-    Raises ``NotFoundError("no_stream")``, ``StoreError("store_unfit")``, ``InputError``.
-    """
-    check_pack_bytes(pack_bytes)
-    workers = chosen_threads(threads)
-    log = Log(store)
-    tip = await log.tip()
-    newest = await log.manifest_before(tip)
-    if newest is None:
-        table = plain_table(live_specs(tensors, cast="BF16" if cast else None))
-    else:
-        table = await read_table(store, newest.table)
-    live = LiveWeights(table, tensors, cast=cast)
-    detector = await Snapshot.of(live, threads=workers)
-    digest = digest_text(await digest_of(detector.published, threads=workers))
-    base = await find_resumed(log, tip, table.sha256, digest)
-    if resumes is not None and (base is None or base.version != resumes):
-        base = await _insisted(log, table, digest, resumes)
-    epoch = await Epoch.begin(log, resumes=None if base is None else base.version, label=label)
-    return AsyncWriter(store, epoch, live, detector, base, pack_bytes)
-
-
-async def _insisted(log: Log, table: TensorTable, digest: str, version: int) -> Manifest:
-    record = await log.manifest(version)
-    if (record.table, record.digest) != (table.sha256, digest):
-        raise InputError(
-            "bad_argument",
-            f"the tensors given are not the weights of version {version}: their digest is {digest}, "
-            f"its is {record.digest}; load that version first, or leave resumes out",
-        )
-    return record

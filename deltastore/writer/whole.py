@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import time
+from typing import Final
 
 from deltastore.detect.difference import Difference
-from deltastore.errors import ConflictError
-from deltastore.format.records import BirthRecord, FileRef, check_label, check_metadata
+from deltastore.errors import ConflictError, CorruptError
+from deltastore.format.records import AnchorRecord, BirthRecord, FileRef, check_label, check_metadata
 from deltastore.layout.weights import Weights, digest_of
 from deltastore.log import Log, SlotTakenError, new_nonce
 from deltastore.replay import ReplayedWeights, find_path
 from deltastore.stores.base import Store
+from deltastore.writer.committing import Metadata, Opened
 from deltastore.writer.epoch import Epoch, choose_version
+from deltastore.writer.fitness import check_fit
+from deltastore.writer.packing import Packing, Progress, upload_changes
 from deltastore.writer.publishing import Published
-from deltastore.writer.versions import Metadata, Progress, commit_anchor, commit_delta
+from deltastore.writer.versions import commit_anchor, commit_delta, digest_after
 
 __all__ = ["create_stream", "publish_weights", "refuse_existing"]
+
+_PACKING: Final = Packing(uploads=3)
+"""Fewer packs than a trainer sends at once: shards of the version before are in memory too."""
 
 
 async def create_stream(
@@ -36,14 +43,34 @@ async def create_stream(
     started = time.perf_counter()
     _check_request(version, metadata, label)
     log = Log(store)
+    await check_fit(store)
     await _ensure_birth(log)
     await refuse_existing(store)
     epoch = await Epoch.begin(log, resumes=None, label=label)
     _refuse_versions(store, epoch.newest_version)
-    record = await commit_anchor(
-        store, epoch, weights, version=version, files=files, metadata=metadata, progress=progress
-    )
+    record = await _store_whole(store, epoch, weights, version, metadata, files, progress)
     return Published.of(record, time.perf_counter() - started)
+
+
+async def _store_whole(
+    store: Store,
+    epoch: Epoch,
+    weights: Weights,
+    version: int | None,
+    metadata: Metadata | None,
+    files: tuple[FileRef, ...],
+    progress: Progress | None,
+) -> AnchorRecord:
+    return await commit_anchor(
+        store,
+        epoch,
+        weights,
+        Opened(choose_version(epoch.newest_version, version), new_nonce(), None),
+        digest=await digest_of(weights),
+        metadata=check_metadata(metadata or {}),
+        files=files,
+        progress=progress,
+    )
 
 
 def _check_request(version: int | None, metadata: Metadata | None, label: str) -> None:
@@ -96,27 +123,37 @@ async def publish_weights(
     _check_request(version, metadata, label)
     log = Log(store)
     base = await log.manifest_before(await log.tip())
+    await check_fit(store)
     choose_version(None if base is None else base.version, version)
     if base is None:
         epoch = await _begin_after(log, None, label)
-        first = await commit_anchor(
-            store, epoch, weights, version=version, metadata=metadata, progress=progress
-        )
+        first = await _store_whole(store, epoch, weights, version, metadata, (), progress)
         return Published.of(first, time.perf_counter() - started)
     path = await find_path(log, base)
     old = await ReplayedWeights.open(store, path, weights.table)
     expected = await digest_of(weights)
     epoch = await _begin_after(log, base.version, label)
+    opened = Opened(choose_version(epoch.newest_version, version), new_nonce(), base)
+    detector = Difference(weights, old)
+    uploaded = await upload_changes(
+        store, weights.table, detector, opened.version, opened.nonce, packing=_PACKING, progress=progress
+    )
+    if digest_after(base, uploaded.difference) != expected:
+        raise CorruptError(
+            "bad_digest",
+            f"version {base.version} as stored does not replay to its digest: "
+            "run 'deltastore validate' to find the bad object",
+        )
     record = await commit_delta(
-        store,
         epoch,
-        base,
-        weights,
-        Difference(weights, old),
-        version=version,
-        metadata=metadata,
-        expected_digest=expected,
-        progress=progress,
+        weights.table,
+        opened,
+        packs=uploaded.packs,
+        changed=uploaded.changed,
+        difference=uploaded.difference,
+        detector=detector.name,
+        writers=1,
+        metadata=check_metadata(metadata or {}),
     )
     return Published.of(record, time.perf_counter() - started)
 

@@ -12,6 +12,7 @@ from deltastore.format.inventory import Inventory
 from deltastore.format.records import AnchorRecord, BirthRecord, DeltaRecord, EpochRecord
 from deltastore.format.sealed import Sealed
 from deltastore.format.table import TensorTable
+from deltastore.format.votes import Attempt, Call, Claim, Ending, Join, Vote
 
 HERE = Path(__file__).parent
 MODELS: dict[str, type[Sealed]] = {
@@ -21,6 +22,12 @@ MODELS: dict[str, type[Sealed]] = {
     "delta": DeltaRecord,
     "table": TensorTable,
     "inventory": Inventory,
+    "call": Call,
+    "join": Join,
+    "claim": Claim,
+    "attempt": Attempt,
+    "vote": Vote,
+    "ending": Ending,
 }
 
 

@@ -86,7 +86,9 @@ def test_a_url_that_is_no_stream(deltastore: Run, second: Path, tmp_path: Path, 
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("url", ["stream", "s3://bucket/stream", "file://stream", "http://host/stream", ""])
+@pytest.mark.parametrize(
+    "url", ["stream", "s3://bucket/stream?password=x", "file://stream", "http://host/stream", ""]
+)
 def test_a_url_that_names_no_store(deltastore: Run, url: str) -> None:
     ran = deltastore("log", url, "--json")
     ran.fails_with(1)

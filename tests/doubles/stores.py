@@ -133,6 +133,16 @@ def fail_at(number: int) -> Hook:
     return hook
 
 
+def fail_from(number: int) -> Hook:
+    """Fail the ``number``-th call and all after it."""
+
+    def hook(call: Call) -> None:
+        if call.number >= number:
+            raise failure(call.key)
+
+    return hook
+
+
 def fail_once(operation: str, prefix: str = "") -> Hook:
     """Fail the next call of ``operation`` on a key that starts so, and none after it."""
     spent = False

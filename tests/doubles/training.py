@@ -13,7 +13,8 @@ from deltastore.layout.cutting import plain_table
 from deltastore.layout.live import LiveWeights, live_specs
 from deltastore.reader.following import AsyncReader, open_reader
 from deltastore.stores.base import Store
-from deltastore.writer.publishing import AsyncWriter, Published, open_writer
+from deltastore.writer.opening import open_writer
+from deltastore.writer.publishing import AsyncWriter, Published
 from deltastore.writer.whole import create_stream
 from tests.doubles.models import Bits, Tensors, bits, blank, change, copy_of, differing
 

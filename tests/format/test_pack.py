@@ -71,7 +71,7 @@ def test_the_layout_of_header_and_row() -> None:
     """Byte by byte as SPEC section 10 lists them."""
     made = table([array()])
     changed = changes_of(made, np.random.default_rng(1), 1.0)
-    data = pack_of(made, changed).data
+    data = bytes(pack_of(made, changed).data)
     rows = int.from_bytes(data[12:16], "little")
     assert data[:8] == bytes.fromhex("93445350 41434B0A")
     assert (data[8:10], data[10:12], rows) == (b"\1\0", b"\0\0", 1)

@@ -35,7 +35,7 @@ MADE = table(
     2,
 )
 CHANGED = changes_of(MADE, np.random.default_rng(2), 1.0)
-GOOD = pack_of(MADE, CHANGED, may_be_raw=False).data
+GOOD = bytes(pack_of(MADE, CHANGED, may_be_raw=False).data)
 COUNT = len(CHANGED)
 KEYS = list(CHANGED)
 
@@ -219,7 +219,7 @@ def test_a_short_object_that_claims_many_rows_allocates_nothing() -> None:
 def test_a_patch_cannot_move_to_another_chunk_unseen() -> None:
     """Array and chunk are not in the patch's hash, but they are in the digest difference of its row."""
     change = Change(DTYPES["BF16"], np.zeros(32, "<u2"), np.arange(32, dtype="<u2"))
-    one = pack_of(MADE, {(0, 0): change}).data
-    two = pack_of(MADE, {(0, 2): change}).data
+    one = bytes(pack_of(MADE, {(0, 0): change}).data)
+    two = bytes(pack_of(MADE, {(0, 2): change}).data)
     assert rows_of(one)["check"][0] == rows_of(two)["check"][0]
     assert rows_of(one)["difference"][0] != rows_of(two)["difference"][0]

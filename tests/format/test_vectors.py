@@ -17,8 +17,10 @@ from deltastore.format.names import join_name, split_name
 from deltastore.format.pack import PackIndex
 from deltastore.format.patch import decode_patch
 from deltastore.format.records import parse_record
+from deltastore.format.sealed import Sealed
 from deltastore.format.seeds import tensor_seed
 from deltastore.format.table import TensorTable
+from deltastore.format.votes import Attempt, Call, Claim, Ending, Join, Vote
 from deltastore.kernels.cpu import digest_range
 from deltastore.kernels.reference import digest as reference
 from deltastore.stores.local import LocalStore
@@ -58,6 +60,30 @@ def test_digests(vector: Vector) -> None:
     for digest in (digest_range, reference.digest_range):
         found = digest(bits, vector["first"], tensor_seed(vector["tensor"]))
         assert digest_text(found) == vector["digest"]
+
+
+KINDS: dict[str, type[Sealed]] = {
+    "call": Call,
+    "join": Join,
+    "claim": Claim,
+    "attempt": Attempt,
+    "vote": Vote,
+    "ending": Ending,
+}
+
+
+@every("votes.json", "ok")
+def test_good_words_between_writers(vector: Vector) -> None:
+    value = KINDS[vector["kind"]].from_bytes(stored(vector["text"]), "here")
+    assert value.to_bytes() == stored(vector["text"])
+
+
+@pytest.mark.spec("DS010", "DS011", "DS012", "DS013")
+@every("votes.json", "err")
+def test_bad_words_between_writers(vector: Vector) -> None:
+    with pytest.raises((CorruptError, UnsupportedError)) as caught:
+        KINDS[vector["kind"]].from_bytes(stored(vector["text"]), "here")
+    assert caught.value.code == vector["code"]
 
 
 @pytest.mark.spec("DS020", "DS021", "DS022", "DS025")

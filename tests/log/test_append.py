@@ -9,9 +9,10 @@ import pytest
 
 from deltastore.errors import ConflictError, CorruptError, NotFoundError, StoreError
 from deltastore.format.records import BirthRecord, EpochRecord, Record, record_key
-from deltastore.log import Log, SlotTakenError, new_nonce
+from deltastore.log import Log, SlotTakenError, new_nonce, next_record
 from deltastore.stores.base import Store
 from tests.doubles.stores import (
+    WRITES,
     Call,
     RetryingStore,
     WatchedStore,
@@ -110,14 +111,30 @@ class TestLostReplies:
         assert await Log(store).record(2) is None
 
     @pytest.mark.spec("DS083")
-    async def test_an_error_before_the_record_was_created_is_an_error(self) -> None:
+    async def test_an_error_before_the_record_was_created_is_made_good(self) -> None:
         store = WatchedStore(memory_store())
         parent = await born(store)
         store.before = fail_once("put_if_absent")
+        record = await append(store, parent)
+        assert await Log(store).record(1) == record
+        assert await Log(store).record(2) is None
+
+    @pytest.mark.spec("DS083")
+    async def test_a_store_that_stays_away_leaves_the_outcome_open(self) -> None:
+        """Nothing else is written, and the same record may be placed again."""
+        store = WatchedStore(memory_store())
+        parent = await born(store)
+        record = next_record(EpochRecord, parent, epoch=1, resumes=None, writer="w")
+        store.forget()
+        store.before = fail_always("put_if_absent")
         with pytest.raises(StoreError):
-            await append(store, parent)
-        assert await Log(store).record(1) is None
-        assert (await append(store, parent)).slot == 1
+            await Log(store).place(record)
+        assert set(store.keys(*WRITES)) == {record_key(1)}
+        assert await Log(store.inner).record(1) is None
+        store.before = None
+        for _ in range(2):
+            await Log(store).place(record)
+        assert [one async for one in Log(store).forwards()] == [parent, record]
 
     @pytest.mark.spec("DS083")
     async def test_taken_by_this_very_call_is_a_success(self) -> None:
@@ -151,16 +168,27 @@ class TestLostReplies:
         assert store.keys("put", "delete") == []
         assert await Log(store.inner).record(1) is not None
 
-    async def test_a_slot_that_is_taken_and_then_absent_is_a_lost_object(self) -> None:
+    @pytest.mark.spec("DS083")
+    async def test_a_slot_that_is_taken_and_cannot_be_read_is_an_open_outcome(self) -> None:
         class Amnesic(WatchedStore):
             async def put_if_absent(self, key: str, data: object) -> bool:
                 return False
 
         store = Amnesic(memory_store())
         parent = await born(store.inner)
+        with pytest.raises(StoreError, match="said to exist") as caught:
+            await append(store, parent)
+        assert (caught.value.code, caught.value.where) == ("store_failed", record_key(1))
+
+    @pytest.mark.parametrize("standing", [b"{}", b"", b"no record"])
+    async def test_a_slot_with_something_else_in_it_is_corrupt(self, standing: bytes) -> None:
+        store = memory_store()
+        parent = await born(store)
+        await store.put(record_key(1), standing)
         with pytest.raises(CorruptError) as caught:
             await append(store, parent)
-        assert (caught.value.code, caught.value.where) == ("lost_object", record_key(1))
+        assert caught.value.where == record_key(1)
+        assert await store.get(record_key(1), limit=100) == standing
 
     async def test_the_same_content_twice_are_two_records(self) -> None:
         store = memory_store()

@@ -48,6 +48,15 @@ async def test_a_poll_is_one_request() -> None:
     assert [(call.operation, call.key) for call in store.calls] == [("get", record_key(9))]
 
 
+async def test_reading_on_from_a_known_record_is_a_request_for_each_new_one() -> None:
+    store = WatchedStore(memory_store())
+    records = await filled(store, 9)
+    for known in records:
+        store.forget()
+        assert await Log(store).latest(known) == records[-1]
+        assert len(store.calls) == 9 - known.slot
+
+
 async def test_the_tip_of_a_growing_log_is_never_behind_what_stood_before(store: Store) -> None:
     log = Log(store)
     last: Record = await born(store)

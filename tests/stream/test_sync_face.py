@@ -66,7 +66,7 @@ def test_opening_what_is_not_there_makes_nothing(tmp_path: Path) -> None:
     assert caught.value.code == "no_stream"
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(InputError):
-        deltastore.open("s3://bucket/stream")
+        deltastore.open("ftp://bucket/stream")
 
 
 def test_closing_twice_is_closing_once() -> None:

@@ -13,7 +13,7 @@ from deltastore.format.records import AnchorRecord, DeltaRecord, FileRef, file_k
 from deltastore.layout.live import LiveWeights
 from deltastore.log import Log
 from deltastore.validate import Report, validate
-from deltastore.writer.publishing import open_writer
+from deltastore.writer.opening import open_writer
 from deltastore.writer.whole import create_stream
 from tests.doubles.models import cut_table, tiny_model
 from tests.doubles.stores import contents, copied, flipped, memory_store

@@ -19,7 +19,7 @@ from deltastore.replay import read_table
 from deltastore.stores.local import LocalStore
 from deltastore.stores.memory import MemoryStore
 from deltastore.validate import validate
-from deltastore.writer.publishing import open_writer
+from deltastore.writer.opening import open_writer
 from tests.doubles.forging import fields_of, forge
 from tests.doubles.models import tiny_model
 from tests.doubles.stores import contents

@@ -11,7 +11,7 @@ from deltastore.errors import NotFoundError
 from deltastore.stores.base import Store
 from deltastore.stores.memory import MemoryStore
 from deltastore.validate import Report, validate
-from deltastore.writer.publishing import open_writer
+from deltastore.writer.opening import open_writer
 from tests.doubles.forging import append_foreign
 from tests.doubles.models import bf16, copy_of, cut_table, every_dtype, small_model, tiny_model
 from tests.doubles.stores import WatchedStore, contents, memory_store

@@ -14,7 +14,7 @@ from deltastore.log import Log
 from deltastore.stores.memory import MemoryStore
 from deltastore.stream import AsyncStream
 from deltastore.validate import validate
-from deltastore.writer.publishing import open_writer
+from deltastore.writer.opening import open_writer
 from tests.doubles.models import bf16, blank
 from tests.doubles.stores import memory_store
 

@@ -22,7 +22,7 @@ from deltastore.reader.following import open_reader
 from deltastore.stores.base import Data
 from deltastore.stream import AsyncStream
 from deltastore.validate import validate
-from deltastore.writer.publishing import open_writer
+from deltastore.writer.opening import open_writer
 from tests.doubles.models import bf16, bits, blank, differing, small_model, tiny_model
 from tests.doubles.stores import WatchedStore, contents, fail_at, memory_store
 from tests.doubles.training import Engine

@@ -11,8 +11,10 @@ from deltastore.format.records import EpochRecord
 from deltastore.log import Log
 from deltastore.stores.base import Store
 from deltastore.validate import validate
+from deltastore.writer.alone import Alone
 from deltastore.writer.epoch import Epoch
-from deltastore.writer.publishing import AsyncWriter, open_writer
+from deltastore.writer.opening import open_writer
+from deltastore.writer.publishing import AsyncWriter
 from tests.doubles.forging import append_foreign
 from tests.doubles.models import bf16, bits, copy_of, differing, tiny_model
 from tests.doubles.stores import WatchedStore, contents, memory_store
@@ -61,7 +63,6 @@ class TestFencing:
             await writer.publish()
         assert [key for key in await contents(store) if key.startswith("packs/")] != []
         assert (await Log(store).newest_manifest()).version == 0
-        fresh[0]._live.views(1)  # the overtaker's own tensors are at version 0
         assert (await fresh[0].publish()).version == 1
         assert (await validate(store)).ok
 
@@ -163,14 +164,10 @@ class TestEpoch:
     async def test_a_version_of_ones_own_epoch_that_one_did_not_commit_is_a_conflict(
         self, trainer: Trainer
     ) -> None:
-        twin = AsyncWriter(
-            trainer.store,
-            Epoch(Log(trainer.store), (await epochs(trainer.store))[-1], 0),
-            trainer.writer._live,
-            trainer.writer._detector,
-            trainer.writer._base,
-            1,
-        )
+        own = trainer.writer
+        epoch = Epoch(Log(trainer.store), (await epochs(trainer.store))[-1], 0)
+        alone = Alone(trainer.store, own._live.table, epoch)
+        twin = AsyncWriter(trainer.store, alone, own._live, own._detector, own._base, own._packing)
         await trainer.step()
         with pytest.raises(ConflictError) as caught:
             await twin.publish()

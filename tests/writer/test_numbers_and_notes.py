@@ -11,7 +11,7 @@ from deltastore.errors import ConflictError, InputError
 from deltastore.format.limits import MAX_INTEGER
 from deltastore.log import Log
 from deltastore.validate import validate
-from deltastore.writer.publishing import open_writer
+from deltastore.writer.opening import open_writer
 from tests.doubles.models import differing
 from tests.doubles.stores import contents
 from tests.doubles.training import Engine, Trainer

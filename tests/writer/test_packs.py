@@ -10,7 +10,7 @@ from deltastore.errors import InputError
 from deltastore.format.records import DeltaRecord
 from deltastore.log import Log
 from deltastore.validate import validate
-from deltastore.writer.publishing import open_writer
+from deltastore.writer.opening import open_writer
 from tests.doubles.models import bf16, cut_table, small_model
 from tests.doubles.stores import contents, memory_store
 from tests.doubles.training import Engine, Trainer

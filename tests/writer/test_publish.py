@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from deltastore.format.pack import pack_key
-from deltastore.format.records import AnchorRecord, DeltaRecord
+from deltastore.format.records import AnchorRecord, DeltaRecord, record_key
 from deltastore.log import Log
 from deltastore.stream import AsyncStream
 from deltastore.validate import validate
@@ -161,6 +161,21 @@ class TestOrder:
             assert writes[-1] == f"log/{published.slot:020d}.json"
             assert [key for key in writes if key.startswith("log/")] == writes[-1:]
             assert len(set(writes)) == len(writes)
+
+    @pytest.mark.parametrize("count", [0, 1, 20])
+    async def test_a_delta_is_one_read_its_packs_and_one_creation(self, trainer: Trainer, count: int) -> None:
+        store = trainer.store
+        assert isinstance(store, WatchedStore)
+        store.forget()
+        published = await trainer.step(count)
+        record = await delta_of(store, published.version)
+        packs = [("put", pack_key(published.version, pack.sha256)) for pack in record.packs]
+        slot = record_key(published.slot)
+        assert [(call.operation, call.key) for call in store.calls[: len(packs) + 2]] == [
+            ("get", slot),
+            *packs,
+            ("put_if_absent", slot),
+        ]
 
     async def test_a_poll_between_any_two_calls_sees_whole_versions_only(self) -> None:
         store = WatchedStore(memory_store())

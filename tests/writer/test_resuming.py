@@ -9,7 +9,7 @@ from deltastore.format.records import EpochRecord
 from deltastore.log import Log
 from deltastore.stores.base import Store
 from deltastore.validate import validate
-from deltastore.writer.publishing import open_writer
+from deltastore.writer.opening import open_writer
 from tests.doubles.models import bf16, bits, copy_of, differing, tiny_model
 from tests.doubles.stores import WatchedStore, contents, memory_store
 from tests.doubles.training import Engine, Trainer

@@ -13,7 +13,7 @@ from deltastore.layout.memory import bits_of
 from deltastore.reader.following import open_reader
 from deltastore.stream import AsyncStream
 from deltastore.validate import validate
-from deltastore.writer.publishing import open_writer
+from deltastore.writer.opening import open_writer
 from tests.doubles.models import Bits, bits, differing
 from tests.doubles.stores import memory_store
 from tests.layout.test_memory import TORCH, torch_tensor

@@ -28,7 +28,7 @@ def pack_of(table: TensorTable, *, every: int = 1) -> bytes:
         new = old + spec.element.storage.type(1)
         patch = encode_patch(spec.element, box.elements, positions, old, new, None)
         builder.add(slab, array, chunk, patch, digester.difference(array, box, positions, old, new))
-    return builder.finish().data
+    return bytes(builder.finish().data)
 
 
 def _good(name: str, table: TensorTable, data: bytes) -> Fields:

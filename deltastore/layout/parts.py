@@ -1,0 +1,107 @@
+"""Parts of tensors: what one of several trainer processes holds, as boxes of whole tensors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from deltastore.errors import InputError
+
+__all__ = ["Part", "flat_boxes", "flat_parts", "intersection", "slices_at"]
+
+Axes = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """A live tensor that is the box ``[start, start + tensor.shape)`` of a tensor of shape ``shape``.
+
+    ``tensor``: a NumPy array or torch tensor with as many axes as ``shape``; its extents may be 0, as on a
+    process that got nothing of a tensor.
+    """
+
+    tensor: Any
+    shape: tuple[int, ...]
+    start: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        size = tuple(self.tensor.shape)
+        object.__setattr__(self, "shape", tuple(self.shape))
+        object.__setattr__(self, "start", tuple(self.start))
+        fits = len(size) == len(self.shape) == len(self.start) and all(
+            first >= 0 and first + length <= whole
+            for first, length, whole in zip(self.start, size, self.shape, strict=True)
+        )
+        if not fits:
+            raise InputError(
+                "wrong_shape",
+                f"a part of shape {list(size)} from {list(self.start)} is no box of a tensor of shape "
+                f"{list(self.shape)}",
+            )
+
+
+def flat_parts(tensor: Any, shape: Sequence[int], first: int) -> tuple[Part, ...]:
+    """A one-dimensional run of a tensor's elements, row-major from index ``first`` on, as parts.
+
+    This is what a flat optimizer buffer holds of a tensor. ``tensor``: one axis, contiguous; the parts share
+    its memory. At most ``2 * len(shape) - 1`` of them. Raises ``InputError("wrong_shape")``.
+    """
+    whole = tuple(shape)
+    if len(tensor.shape) != 1 or not 0 <= first <= first + tensor.shape[0] <= math.prod(whole):
+        raise InputError(
+            "wrong_shape",
+            f"elements of shape {list(tensor.shape)} from index {first} are no run of a tensor of shape "
+            f"{list(whole)}",
+        )
+    _check_contiguous(tensor)
+    parts = []
+    at = 0
+    for start, size in flat_boxes(whole, first, tensor.shape[0]):
+        count = math.prod(size)
+        parts.append(Part(tensor[at : at + count].reshape(size), whole, start))
+        at += count
+    return tuple(parts)
+
+
+def _check_contiguous(tensor: Any) -> None:
+    """Else the parts would be copies."""
+    contiguous = tensor.is_contiguous() if hasattr(tensor, "is_contiguous") else tensor.flags.c_contiguous
+    if not contiguous:
+        raise InputError("wrong_memory", "a run of elements must be contiguous in memory: give such a view")
+
+
+def flat_boxes(
+    shape: tuple[int, ...], first: int, count: int
+) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """The run ``[first, first + count)`` of row-major indexes as (start, size) of boxes, in order."""
+    if not count:
+        return
+    if not shape:
+        yield (), ()
+        return
+    inner = math.prod(shape[1:])
+    row, within = divmod(first, inner)
+    if within or count < inner:
+        head = min(count, inner - within)
+        for start, size in flat_boxes(shape[1:], within, head):
+            yield (row, *start), (1, *size)
+        yield from flat_boxes(shape, first + head, count - head)
+        return
+    rows = count // inner
+    yield (row, *(0 for _ in shape[1:])), (rows, *shape[1:])
+    yield from flat_boxes(shape, first + rows * inner, count - rows * inner)
+
+
+def intersection(lo: Axes, size: Axes, start: Axes, extent: Axes) -> tuple[Axes, Axes] | None:
+    """(start, size) of what the box of ``size`` at ``lo`` shares with that of ``extent`` at ``start``."""
+    low = tuple(map(max, lo, start))
+    high = tuple(min(a + b, c + d) for a, b, c, d in zip(lo, size, start, extent, strict=True))
+    shared = tuple(b - a for a, b in zip(low, high, strict=True))
+    return (low, shared) if all(length > 0 for length in shared) else None
+
+
+def slices_at(lo: Axes, size: Axes, origin: Axes) -> tuple[slice, ...]:
+    """The box of ``size`` at ``lo`` as an index into an ndarray whose first element stands at ``origin``."""
+    return tuple(slice(a - c, a - c + b) for a, b, c in zip(lo, size, origin, strict=True))
