@@ -8,7 +8,6 @@ from typing import Self
 from deltastore.anchors.decoding import DecodedShard, most_bytes
 from deltastore.anchors.inventory import fetch_inventory, fetch_object
 from deltastore.anchors.sharding import ShardGrid, array_path
-from deltastore.anchors.together import together
 from deltastore.anchors.zarr_metadata import METADATA_KEY, check_group, read_shards
 from deltastore.errors import CorruptError, InputError
 from deltastore.format.inventory import InventoryObject
@@ -44,7 +43,7 @@ class AnchorWeights:
         self._grids = grids
         self._turn = asyncio.Lock()
         self._fetches = fetches
-        self._held: dict[tuple[int, int], DecodedShard] = {}
+        self._ahead: dict[tuple[int, int], asyncio.Task[DecodedShard]] = {}
 
     @classmethod
     async def open(
@@ -52,8 +51,9 @@ class AnchorWeights:
     ) -> Self:
         """Fetch and check the inventory and all metadata; no weights are fetched yet.
 
-        A chunk whose shard is not in memory will fetch that shard and the ones after it, ``fetches`` at once:
-        1 suits a reader of some chunks, more a reader of all of them from a distant store.
+        ``fetches`` shards are in memory or on their way: that of the chunk last read and those after it. 1
+        suits a reader of some chunks, more a reader of all of them from a distant store, who then calls
+        ``close``.
 
         Raises ``CorruptError``: ``lost_object``, ``too_large``, ``bad_length``, ``bad_hash``, ``bad_json``
         for the objects, ``bad_anchor`` for an anchor that does not hold exactly the shards of ``table``.
@@ -90,17 +90,32 @@ class AnchorWeights:
         """
         shard, _ = self._grids[array].holder(chunk)
         async with self._turn:
-            if (array, shard) not in self._held:
-                self._held.clear()
-                await self._hold(array, shard)
-            return self._held[array, shard].chunk(chunk)
+            held = await self._shard(array, shard)
+        return held.chunk(chunk)
 
-    async def _hold(self, array: int, first: int) -> None:
-        shards = range(first, min(first + self._fetches, len(self._grids[array].shards)))
-        async with together() as group:
-            tasks = [group.create_task(self._fetch(array, shard)) for shard in shards]
-        for shard, task in zip(shards, tasks, strict=True):
-            self._held[array, shard] = task.result()
+    async def close(self) -> None:
+        """Give up what is still on its way."""
+        async with self._turn:
+            await self._drop(list(self._ahead))
+
+    async def _shard(self, array: int, shard: int) -> DecodedShard:
+        end = min(shard + self._fetches, len(self._grids[array].shards))
+        wanted = [(array, number) for number in range(shard, end)]
+        await self._drop([place for place in self._ahead if place not in wanted])
+        for place in wanted:
+            if place not in self._ahead:
+                self._ahead[place] = asyncio.create_task(self._fetch(*place))
+        try:
+            return await self._ahead[wanted[0]]
+        except BaseException:
+            await self._drop(wanted)
+            raise
+
+    async def _drop(self, places: list[tuple[int, int]]) -> None:
+        tasks = [self._ahead.pop(place) for place in places if place in self._ahead]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _fetch(self, array: int, shard: int) -> DecodedShard:
         grid = self._grids[array]

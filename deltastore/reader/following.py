@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from deltastore.anchors.reading import AnchorWeights
-from deltastore.errors import CorruptError, DeltastoreError, InputError, NotFoundError, TornError
+from deltastore.errors import CorruptError, DeltastoreError, InputError, NotFoundError, StoreError, TornError
 from deltastore.format.digest import digest_text
 from deltastore.format.records import AnchorRecord, DeltaRecord, Record, record_key
 from deltastore.format.table import TensorTable
@@ -30,6 +30,9 @@ __all__ = ["AsyncReader", "Pause", "Synced", "open_reader"]
 
 _HELD_SHARE: Final = 0.25
 """Deltas staged together are written once they hold more than this part of the model's bytes."""
+
+_SHARDS: Final = 3
+"""Shards of an anchor that are in memory or on their way: one is written while the next ones are fetched."""
 
 Pause = Callable[[], AbstractAsyncContextManager[None]]
 """Makes a context in which the engine does not touch its weights."""
@@ -114,14 +117,24 @@ class AsyncReader:
         return self._standing is None or self._standing.version != self._newest.version
 
     async def wait(self, *, timeout: float | None = None, interval: float = 0.05) -> bool:  # noqa: ASYNC109
-        """Poll every ``interval`` seconds until there is something to sync; False after ``timeout`` ones."""
+        """Poll every ``interval`` seconds until there is something to sync; False after ``timeout`` ones.
+
+        A store that fails is polled again; its error is raised when it still fails after ``timeout``.
+        """
         deadline = None if timeout is None else time.monotonic() + timeout
-        while not await self.poll():
+        while True:
+            failure = None
+            try:
+                if await self.poll():
+                    return True
+            except StoreError as error:
+                failure = error
             left = interval if deadline is None else min(interval, deadline - time.monotonic())
             if deadline is not None and deadline <= time.monotonic():
+                if failure is not None:
+                    raise failure
                 return False
             await asyncio.sleep(max(left, 0))
-        return True
 
     async def sync(self, version: int | None = None) -> Synced:
         """Bring the live tensors to ``version``, or to the newest one.
@@ -272,13 +285,18 @@ class AsyncReader:
 
     async def _load(self, record: AnchorRecord, tally: _Tally) -> None:
         """Write a whole version, shard by shard; each shard is checked before any of it is written."""
-        anchor = await AnchorWeights.open(self._store, record.version, record.anchor, self._table)
+        anchor = await AnchorWeights.open(
+            self._store, record.version, record.anchor, self._table, fetches=_SHARDS
+        )
         async with self._pause():
             begun = time.perf_counter()
             self._check_in_place()
             self._give_up()
-            async for array, _, box, bits in chunks_of(anchor):
-                self._targets.write(array, box, bits)
+            try:
+                async for array, _, box, bits in chunks_of(anchor):
+                    self._targets.write(array, box, bits)
+            finally:
+                await anchor.close()
             found = digest_text(await self._targets.digest())
             if found != record.digest:
                 raise self._wrong_anchor(record, found)

@@ -23,7 +23,7 @@ from deltastore.kernels.pieces import Pieces
 from deltastore.kernels.reference.staged import merge
 from deltastore.kernels.rows import CHUNK, Octets, Rows, StagedBits, chunks_of, offsets_of
 from deltastore.kernels.triton import DevicePack, apply, check, digest_chunks, mismatches
-from deltastore.layout.batches import HELD_BYTES, chunk_batches
+from deltastore.layout.batches import HELD_BYTES, chunk_batches, chunks_in_order
 from deltastore.layout.live import LiveWeights
 from deltastore.layout.memory import LiveTensors
 from deltastore.reader.apart import check_apart, tied_groups
@@ -134,6 +134,6 @@ class GpuTargets:
     async def digest(self) -> int:
         """The digest of the live weights, mod 2**64; worked out on the device."""
         total = 0
-        for chunks in chunk_batches(self._table, HELD_BYTES):
+        for chunks in chunk_batches(self._table, chunks_in_order(self._table), HELD_BYTES):
             total += int(digest_chunks(self._pieces, chunks).sum(dtype=np.uint64))
         return total % MODULUS

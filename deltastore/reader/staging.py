@@ -5,9 +5,13 @@ SPEC section "Applying a version".
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any
+from itertools import islice
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +19,7 @@ from numpy.typing import NDArray
 from deltastore.errors import CorruptError, PatchError
 from deltastore.format.digest import MODULUS
 from deltastore.format.pack import PackIndex, pack_key
-from deltastore.format.records import DeltaRecord, record_key
+from deltastore.format.records import DeltaRecord, PackRef, record_key
 from deltastore.format.table import TensorTable
 from deltastore.kernels.rows import Octets
 from deltastore.reader.targets import Step, Targets
@@ -24,6 +28,9 @@ from deltastore.stores.base import Store
 from deltastore.stores.named import fetch_named
 
 __all__ = ["Staged", "stage"]
+
+_FETCHES: Final = 3
+"""Packs on their way or in memory at once: a distant store answers one while another is decoded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +74,11 @@ async def stage(
     under = None if after is None else after.step
     parts: list[Step] = []
     digest = base_digest
-    async for index, body in _fetched(store, table, record):
-        part, differences = _resolved(table, record, targets, under, index, body)
-        parts.append(part)
-        digest = (digest + int(differences.sum(dtype=np.uint64))) % MODULUS
+    async with aclosing(_fetched(store, table, record)) as packs:
+        async for index, body in packs:
+            part, differences = _resolved(table, record, targets, under, index, body)
+            parts.append(part)
+            digest = (digest + int(differences.sum(dtype=np.uint64))) % MODULUS
     step = targets.join(parts, under, record)
     if digest != int(record.digest, 16):
         where = record_key(record.slot)
@@ -83,15 +91,30 @@ async def stage(
 
 async def _fetched(
     store: Store, table: TensorTable, record: DeltaRecord
-) -> AsyncIterator[tuple[PackIndex, Octets]]:
-    """Every pack, with its index and hashes checked. One is in memory at a time."""
-    for pack in record.packs:
-        key = pack_key(record.version, pack.sha256)
-        data = await fetch_named(
-            store, key, nbytes=pack.bytes, sha256=pack.sha256, named_by=f"version {record.version}"
-        )
-        index = checked_index(data, record, pack, table)
-        yield index, index.body(memoryview(data), table)
+) -> AsyncGenerator[tuple[PackIndex, Octets], None]:
+    """Every pack in turn, with its index and hashes checked. A few are fetched ahead, and in memory."""
+    waiting = iter(record.packs)
+    running: deque[tuple[PackRef, asyncio.Task[bytes]]] = deque()
+    try:
+        while True:
+            for pack in islice(waiting, _FETCHES - len(running)):
+                running.append((pack, asyncio.create_task(_fetch(store, record, pack))))
+            if not running:
+                return
+            pack, task = running.popleft()
+            data = await task
+            index = checked_index(data, record.version, pack, table)
+            yield index, index.body(memoryview(data), table)
+    finally:
+        for _, task in running:
+            task.cancel()
+        await asyncio.gather(*(task for _, task in running), return_exceptions=True)
+
+
+async def _fetch(store: Store, record: DeltaRecord, pack: PackRef) -> bytes:
+    key = pack_key(record.version, pack.sha256)
+    named_by = f"version {record.version}"
+    return await fetch_named(store, key, nbytes=pack.bytes, sha256=pack.sha256, named_by=named_by)
 
 
 def _resolved(
