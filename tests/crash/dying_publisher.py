@@ -20,7 +20,7 @@ import numpy as np
 
 from deltastore.stores.local import LocalStore
 from deltastore.stream import AsyncStream
-from deltastore.writer.publishing import open_writer
+from deltastore.writer.opening import open_writer
 from tests.doubles.models import Bits, Tensors, bits, change, tiny_model
 from tests.doubles.stores import WRITES, Call, WatchedStore
 

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from deltastore.errors import ConflictError, FencedError, NotFoundError, StoreError, TornError
+from deltastore.errors import FencedError, NotFoundError, StoreError, TornError
 from deltastore.format.records import AnchorRecord, DeltaRecord, record_key
 from deltastore.kernels.rows import StagedBits
 from deltastore.layout.live import LiveWeights
@@ -22,21 +22,30 @@ from deltastore.log import Log
 from deltastore.reader.following import AsyncReader, open_reader
 from deltastore.reader.host import HostTargets
 from deltastore.stores.base import Data
+from deltastore.stores.settled import create_settled
 from deltastore.validate import validate
-from deltastore.writer.publishing import AsyncWriter, open_writer
+from deltastore.writer.opening import open_writer
+from deltastore.writer.publishing import AsyncWriter
 from deltastore.writer.whole import create_stream
 from tests.doubles.forging import append_foreign
 from tests.doubles.models import Bits, Tensors, bits, blank, change, copy_of, cut_table, differing, tiny_model
 from tests.doubles.partial import up_to_the_middle_of
-from tests.doubles.stores import WatchedStore, fail_at, failure, memory_store
+from tests.doubles.stores import WatchedStore, fail_at, fail_from, failure, memory_store
 
 Result = TypeVar("Result")
 seeds = st.integers(0, 1 << 20)
 choices = st.integers(0, 1 << 20)
 
 
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is gained by waiting for a store in memory."""
+    assert create_settled.__kwdefaults__ is not None
+    monkeypatch.setattr(create_settled, "__kwdefaults__", {"pauses": (0, 0)})
+
+
 class HoldingStore(WatchedStore):
-    """May keep a commit back: the client sees a failure, and the request is executed later or never."""
+    """May keep a commit back: the client sees failures, and the request is executed later or never."""
 
     def __init__(self) -> None:
         super().__init__(memory_store())
@@ -67,14 +76,18 @@ class Reading:
 
 
 class Histories(RuleBasedStateMachine):
-    """What may happen to a stream, one thing after another."""
+    """What may happen to a stream, one thing after another.
+
+    ``history``: the bits of every version; ``doubts``: those of each manifest, by its nonce, that was put
+    into the log without anybody being told whether it got there.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.runner = asyncio.Runner()
         self.store = HoldingStore()
         self.history: dict[int, Bits] = {}
-        self.attempted: Bits = {}
+        self.doubts: dict[str, Bits] = {}
         self.readers: list[Reading] = []
         self.zombies: list[Writing] = []
 
@@ -88,43 +101,76 @@ class Histories(RuleBasedStateMachine):
         self.history[0] = bits(model)
         self.current = Writing(self.run(open_writer(self.store, model, pack_bytes=150)), model)
 
-    def learn(self, model: Bits) -> None:
-        """If there is a version that nobody was told of, it is what was being published."""
-        newest = self.run(Log(self.store.inner).newest_manifest()).version
-        if newest not in self.history:
-            assert newest == max(self.history) + 1
-            self.history[newest] = model
+    def learn(self) -> None:
+        """Versions that nobody was told of are what was being published when the outcome got lost."""
 
-    def publish(self, anchor: bool) -> None:
-        published = self.run(self.current.writer.publish(anchor=anchor))
-        assert published.version == max(self.history) + 1
-        self.history[published.version] = bits(self.current.model)
+        async def unknown() -> list[AnchorRecord | DeltaRecord]:
+            return [
+                record
+                async for record in Log(self.store.inner).forwards()
+                if isinstance(record, AnchorRecord | DeltaRecord) and record.version not in self.history
+            ]
 
-    @rule(seed=seeds, count=st.sampled_from([0, 1, 5, 60]), anchor=st.booleans())
-    def a_trainer_publishes(self, seed: int, count: int, anchor: bool) -> None:
+        for record in self.run(unknown()):
+            assert record.version == max(self.history) + 1
+            self.history[record.version] = self.doubts.pop(record.nonce)
+
+    def publish(self, anchor: bool, background: bool = False) -> None:
+        """Publish the model as it is now; whatever is raised, what is left in doubt is noted."""
+        now = bits(self.current.model)
+        try:
+            published = self.run(self.published(anchor, background))
+        except StoreError:
+            pending = self.current.writer._committing._epoch._pending  # type: ignore[attr-defined]
+            if pending is not None:
+                self.doubts.setdefault(pending.nonce, now)
+            raise
+        else:
+            self.doubts[published.nonce] = now
+        finally:
+            self.learn()
+        assert published.version == max(self.history)
+
+    async def published(self, anchor: bool, background: bool) -> AnchorRecord | DeltaRecord:
+        """The manifest of a new version; in the background while the model goes on to something else."""
+        if background:
+            publishing = await self.current.writer.publish_async(anchor=anchor)
+            change(self.current.model, np.random.default_rng(0), 9)
+            version = (await publishing).version
+        else:
+            version = (await self.current.writer.publish(anchor=anchor)).version
+        return await Log(self.store.inner).manifest(version)
+
+    @rule(seed=seeds, count=st.sampled_from([0, 1, 5, 60]), anchor=st.booleans(), background=st.booleans())
+    def a_trainer_publishes(self, seed: int, count: int, anchor: bool, background: bool) -> None:
         change(self.current.model, np.random.default_rng(seed), count)
-        self.publish(anchor)
+        self.publish(anchor, background)
 
     @rule(
-        seed=seeds, call=st.integers(1, 25), when=st.sampled_from(["before", "after"]), anchor=st.booleans()
+        seed=seeds,
+        call=st.integers(1, 25),
+        lasting=st.booleans(),
+        when=st.sampled_from(["before", "after"]),
+        anchor=st.booleans(),
+        background=st.booleans(),
     )
-    def a_publish_fails(self, seed: int, call: int, when: str, anchor: bool) -> None:
+    def a_publish_fails(
+        self, seed: int, call: int, lasting: bool, when: str, anchor: bool, background: bool
+    ) -> None:
         change(self.current.model, np.random.default_rng(seed), 6)
         self.store.forget()
-        setattr(self.store, when, fail_at(call))
+        setattr(self.store, when, fail_from(call) if lasting else fail_at(call))
         with suppress(StoreError):
-            self.run(self.current.writer.publish(anchor=anchor))
+            self.publish(anchor, background)
         self.store.before = self.store.after = None
-        self.learn(bits(self.current.model))
 
-    @rule(seed=seeds, anchor=st.booleans())
-    def a_commit_is_held_back(self, seed: int, anchor: bool) -> None:
+    @rule(seed=seeds, anchor=st.booleans(), background=st.booleans())
+    def a_commit_is_held_back(self, seed: int, anchor: bool, background: bool) -> None:
         change(self.current.model, np.random.default_rng(seed), 6)
         self.store.holding, self.store.held = True, None
         with pytest.raises(StoreError):
-            self.run(self.current.writer.publish(anchor=anchor))
+            self.publish(anchor, background)
         self.store.holding = False
-        self.attempted = bits(self.current.model)
 
     @precondition(lambda self: self.store.held is not None)
     @rule()
@@ -133,7 +179,7 @@ class Histories(RuleBasedStateMachine):
         key, data = self.store.held
         self.store.held = None
         self.run(self.store.inner.put_if_absent(key, data))
-        self.learn(self.attempted)
+        self.learn()
 
     @rule(back=choices, known=st.booleans())
     def a_new_trainer_takes_over(self, back: int, known: bool) -> None:
@@ -155,7 +201,7 @@ class Histories(RuleBasedStateMachine):
         zombie = self.zombies[which % len(self.zombies)]
         change(zombie.model, np.random.default_rng(seed), 5)
         tip = self.run(Log(self.store).tip())
-        with pytest.raises((FencedError, ConflictError)):
+        with pytest.raises(FencedError):
             self.run(zombie.writer.publish(anchor=anchor))
         assert self.run(Log(self.store).tip()) == tip
 

@@ -14,7 +14,7 @@ from deltastore.reader.following import open_reader
 from deltastore.stores.local import LocalStore
 from deltastore.stream import AsyncStream
 from deltastore.validate import validate
-from deltastore.writer.publishing import open_writer
+from deltastore.writer.opening import open_writer
 from tests.doubles.models import bf16, bits, blank, differing
 
 from .dying_publisher import VERSIONS, history, model_of
