@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Self
 
+from deltastore.anchors.ahead import ReadAhead
 from deltastore.anchors.decoding import DecodedShard, most_bytes
 from deltastore.anchors.inventory import fetch_inventory, fetch_object
 from deltastore.anchors.sharding import ShardGrid, array_path
@@ -43,7 +44,7 @@ class AnchorWeights:
         self._grids = grids
         self._turn = asyncio.Lock()
         self._fetches = fetches
-        self._ahead: dict[tuple[int, int], asyncio.Task[DecodedShard]] = {}
+        self._ahead = ReadAhead(self._fetch)
 
     @classmethod
     async def open(
@@ -96,26 +97,12 @@ class AnchorWeights:
     async def close(self) -> None:
         """Give up what is still on its way."""
         async with self._turn:
-            await self._drop(list(self._ahead))
+            await self._ahead.close()
 
     async def _shard(self, array: int, shard: int) -> DecodedShard:
         end = min(shard + self._fetches, len(self._grids[array].shards))
         wanted = [(array, number) for number in range(shard, end)]
-        await self._drop([place for place in self._ahead if place not in wanted])
-        for place in wanted:
-            if place not in self._ahead:
-                self._ahead[place] = asyncio.create_task(self._fetch(*place))
-        try:
-            return await self._ahead[wanted[0]]
-        except BaseException:
-            await self._drop(wanted)
-            raise
-
-    async def _drop(self, places: list[tuple[int, int]]) -> None:
-        tasks = [self._ahead.pop(place) for place in places if place in self._ahead]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        return await self._ahead.get(wanted)
 
     async def _fetch(self, array: int, shard: int) -> DecodedShard:
         grid = self._grids[array]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Figure"]
+__all__ = ["Figure", "is_reached"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,11 @@ class Figure:
     @property
     def reached(self) -> bool | None:
         """Whether the target is reached; None where there is none."""
-        if self.target is None:
-            return None
-        found = self.value if self.ratio is None else self.ratio
-        return found <= self.target if self.at_most else found >= self.target
+        return is_reached(self.value if self.ratio is None else self.ratio, self.target, self.at_most)
+
+
+def is_reached(found: float, target: float | None, at_most: bool) -> bool | None:
+    """Whether ``found`` reaches the target or, where ``at_most``, does not exceed it; None without one."""
+    if target is None:
+        return None
+    return found <= target if at_most else found >= target

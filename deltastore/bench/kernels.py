@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from deltastore.bench.figure import is_reached
 from deltastore.bench.model import Model, Step, make_model
 from deltastore.bench.rival import xor_zstd_bytes
 from deltastore.bench.timing import best_of_both, best_seconds
@@ -62,10 +63,7 @@ class Measured:
     @property
     def reached(self) -> bool | None:
         """Whether the target is reached; None where there is none."""
-        if self.target is None:
-            return None
-        found = self.value if self.ratio is None else self.ratio
-        return found <= self.target if self.at_most else found >= self.target
+        return is_reached(self.value if self.ratio is None else self.ratio, self.target, self.at_most)
 
 
 def measure_kernels(shapes: str, layers: int, threads: int, repeats: int) -> Iterator[Measured]:

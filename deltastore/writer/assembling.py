@@ -8,6 +8,7 @@ from typing import Any, Final, Self
 
 import numpy as np
 
+from deltastore.anchors.ahead import ReadAhead
 from deltastore.detect.nothing import NoWeights
 from deltastore.errors import CorruptError
 from deltastore.format.pack import PackIndex
@@ -34,7 +35,7 @@ class AssembledWeights:
     def __init__(self, table: TensorTable, patches: DeltaPatches) -> None:
         self._nothing = NoWeights(table)
         self._patches = patches
-        self._ahead: dict[tuple[int, int], asyncio.Task[Bits]] = {}
+        self._ahead = ReadAhead(self._assembled)
 
     @classmethod
     async def open(cls, store: Store, table: TensorTable, version: int, packs: Sequence[PackRef]) -> Self:
@@ -58,12 +59,7 @@ class AssembledWeights:
     async def read(self, array: int, chunk: int) -> Bits:
         """The chunk's bits; ``CorruptError("bad_digest")`` for a patch that is not what its row says."""
         end = min(chunk + _AHEAD, len(self.table.arrays[array].grid))
-        wanted = [(array, number) for number in range(chunk, end)]
-        await self._drop([place for place in self._ahead if place not in wanted])
-        for place in wanted:
-            if place not in self._ahead:
-                self._ahead[place] = asyncio.create_task(self._assembled(*place))
-        return await self._ahead[array, chunk]
+        return await self._ahead.get([(array, number) for number in range(chunk, end)])
 
     async def _assembled(self, array: int, chunk: int) -> Bits:
         bits = await self._nothing.read(array, chunk)
@@ -76,10 +72,4 @@ class AssembledWeights:
 
     async def close(self) -> None:
         """Give up what is still on its way."""
-        await self._drop(list(self._ahead))
-
-    async def _drop(self, places: Sequence[tuple[int, int]]) -> None:
-        tasks = [self._ahead.pop(place) for place in places]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._ahead.close()
