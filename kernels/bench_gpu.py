@@ -21,6 +21,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from deltastore.kernels.bench_gpu_inversion import InversionCase, inversion_checks
 from deltastore.kernels.grid import ChunkGrid
 from deltastore.kernels.pieces import GridArray, KernelTable, Piece, Pieces
 from deltastore.kernels.reference import apply as reference
@@ -114,6 +115,7 @@ def _checks(device: str) -> int:
         "check": np.array_equal(differences, reference.resolve(old_host, expected.rows, expected.body)[1]),
         "apply": all(torch.equal(left.view, right.view) for left, right in pairs),
         "mismatches": wrong_elements == 0,
+        **inversion_checks(device),
     }
     for name, same in outcomes.items():
         _say(f"{name:16} {'equals the reference' if same else 'DIFFERS from the reference'}")
@@ -193,6 +195,19 @@ class _Bench:
         for density in _DENSITIES:
             for line in self._at_density(kernels, density):
                 self._print(line, bandwidth)
+        for line in self._inversion():
+            self._print(line, bandwidth)
+
+    def _inversion(self) -> list[_Line]:
+        """A quarter of the elements: the inversion reads six times the bytes of BF16 weights."""
+        elements = self.old.numel() // 4
+        case = InversionCase(elements)
+        moved = elements * case.BYTES
+        return [
+            _Line("invert, host included", self._wall(case.explained), moved, elements),
+            _Line("invert, all blocks wrong", self._wall(case.unexplained), moved, elements),
+            _Line("digest_blocks, host included", self._wall(case.digests), 2 * elements, elements),
+        ]
 
     def _at_density(self, kernels: Any, density: float) -> list[_Line]:
         torch = self.torch

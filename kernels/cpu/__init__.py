@@ -15,19 +15,23 @@ except ImportError as error:
     ) from error
 
 from deltastore.kernels.cpu.apply import apply, check, mismatches, resolve, scatter
+from deltastore.kernels.cpu.block_digests import digest_blocks
 from deltastore.kernels.cpu.digest import digest_chunks, digest_range
 from deltastore.kernels.cpu.encode import encode_changed, encode_listed
 from deltastore.kernels.cpu.instructions import Instructions, supported_instructions
+from deltastore.kernels.cpu.inversion import invert
 from deltastore.kernels.cpu.merge import merge
 
 __all__ = [
     "Instructions",
     "apply",
     "check",
+    "digest_blocks",
     "digest_chunks",
     "digest_range",
     "encode_changed",
     "encode_listed",
+    "invert",
     "merge",
     "mismatches",
     "resolve",

@@ -10,6 +10,27 @@ def digest_range(bits: Array, first: int, seed: int, instructions: int) -> int:
 def digest_chunks(pieces: Pieces, chunks: Array, digests: Array, threads: int, instructions: int) -> int:
     """Fills ``digests``. The number of the first chunk that cannot be digested, or of all chunks."""
 
+def digest_blocks(
+    starts: Array, runs: Array, bits: Array, digests: Array, threads: int, instructions: int
+) -> None:
+    """Fills ``digests`` (B,); ``starts`` (B + 1,) and ``runs`` (n, 4) int64 stay inside ``bits``."""
+
+def invert(
+    starts: Array,
+    lines: Array,
+    runs: Array,
+    rules: Array,
+    wanted: Array,
+    new: Array,
+    old: Array,
+    digests: Array,
+    outcomes: Array,
+    uncertain: Array,
+    threads: int,
+    instructions: int,
+) -> None:
+    """Fills ``new`` to ``uncertain``; ``lines`` (n, 9) int64 hold addresses, which are not checked."""
+
 def encode_changed(
     new: Pieces, old: Pieces, chunks: Array, threads: int, instructions: int
 ) -> tuple[int, int, Array, Array, Array]:

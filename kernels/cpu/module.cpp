@@ -3,6 +3,7 @@
 #include "module.hpp"
 
 #include "apply_bind.hpp"
+#include "blocks_bind.hpp"
 #include "ceiling.hpp"
 #include "digest.hpp"
 #include "digest_chunks.hpp"
@@ -75,6 +76,8 @@ NB_MODULE(_native, module) {
     bind_digest_range<std::uint32_t>(module);
     bind_digest_range<std::uint64_t>(module);
     bind_digest_chunks(module);
+    bind_block_digests(module);
+    bind_inversion(module);
     bind_encode(module);
     nb::class_<deltastore::Table>(module, "Table")
         .def(nb::init<>())

@@ -20,7 +20,8 @@ FUZZ_S    ?= 30
 # Tests of the kernels with the extension under AddressSanitizer and UndefinedBehaviorSanitizer: those that call
 # every kernel over memory that ends at a closed page, far away, in threads, and with arguments that lie. An
 # interpreter without site (-S, -P) does not see the installed deltastore, so it takes the one under build/native.
-SANITIZED := $(addprefix tests/kernels/test_,fences.py far_memory.py threads.py staged_lists.py offsets.py)
+SANITIZED := $(addprefix tests/kernels/test_,fences.py far_memory.py threads.py staged_lists.py offsets.py \
+               inversion.py block_digests.py)
 sanitize: $(VENV)/installed-dev $(NATIVE)/site
 	LD_PRELOAD=$$($(CXX) -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
 	PYTHONMALLOC=malloc PYTHONPATH=$(NATIVE)/site:$(PACKAGES_AT) \
@@ -54,7 +55,7 @@ INCLUDES = -I$(NANOBIND)/include -I$(NANOBIND)/ext/robin_map/include -I$(PYTHON_
 define built_with
 $(NATIVE)/$(1)/%.o: kernels/cpu/%.cpp $(KERNEL_H) | $(NANOBIND)
 	@mkdir -p $$(@D)
-	$(CXX) -std=c++17 -fPIC -fvisibility=hidden $(2) $$(INCLUDES) -c $$< -o $$@
+	$(CXX) -std=c++17 -fPIC -fvisibility=hidden -ffp-contract=off $(2) $$(INCLUDES) -c $$< -o $$@
 
 $(NATIVE)/$(1)/nanobind.o: | $(NANOBIND)
 	@mkdir -p $$(@D)

@@ -15,11 +15,23 @@ except ImportError as error:
     ) from error
 
 from deltastore.kernels.triton.apply import apply
+from deltastore.kernels.triton.block_digests import digest_blocks
 from deltastore.kernels.triton.check import check
 from deltastore.kernels.triton.digest import digest_chunks
 from deltastore.kernels.triton.encode import encode_changed
+from deltastore.kernels.triton.inversion import invert
 from deltastore.kernels.triton.mismatches import mismatches
 from deltastore.kernels.triton.pack import DevicePack
 from deltastore.kernels.triton.tensors import bits_of
 
-__all__ = ["DevicePack", "apply", "bits_of", "check", "digest_chunks", "encode_changed", "mismatches"]
+__all__ = [
+    "DevicePack",
+    "apply",
+    "bits_of",
+    "check",
+    "digest_blocks",
+    "digest_chunks",
+    "encode_changed",
+    "invert",
+    "mismatches",
+]

@@ -14,11 +14,13 @@ import numpy as np
 from deltastore.kernels import cpu
 from deltastore.kernels.grid import ChunkGrid
 from deltastore.kernels.pieces import GridArray
+from deltastore.kernels.reference.block_digests import digest_blocks
 from deltastore.kernels.reference.digest import digest_range
 from deltastore.kernels.rows import EncodedPatches, ListedChanges, StagedBits
 from tests.kernels import encoded, staging
 from tests.kernels.backends import COMPILED, REFERENCE, Kernels, refused_row
 from tests.kernels.forging import DAMAGES, damaged
+from tests.kernels.inverting import DIGEST, FINITE, INVERT, SHAPES, assert_same, case_of
 from tests.kernels.memory import Memory, memory_of
 from tests.kernels.models import Change, change_of, every_chunk, table_of
 
@@ -75,6 +77,19 @@ def refused_every_way(kernels: Kernels, old: Memory, patches: EncodedPatches) ->
         refused_row(partial(kernels.apply, old.copy().pieces, rows, body))
 
 
+def inverted_every_way() -> None:
+    rng = np.random.default_rng(6)
+    for fill in FINITE:
+        case = case_of(SHAPES, fill, rng)
+        wanted = case.wanted(rng)
+        assert_same(case, wanted, INVERT)
+        bits = case.elements()[0]
+        for width in (np.uint8, np.uint16, np.uint32, np.uint64):
+            expected = digest_blocks(case.blocks, bits.astype(width)).tolist()
+            for name, call in DIGEST.items():
+                require(call(case.blocks, bits.astype(width)).tolist() == expected, f"digest_blocks {name}")
+
+
 def main() -> None:
     print("instructions:", cpu.supported_instructions().name)
     for number, itemsize in enumerate((1, 2, 4, 8)):
@@ -90,6 +105,7 @@ def main() -> None:
             require(
                 cpu.digest_range(bits, 9, 7, instructions=level) == digest_range(bits, 9, 7), "digest_range"
             )
+    inverted_every_way()
     print("every kernel gives the reference's bytes")
 
 

@@ -26,7 +26,7 @@ def interpreted(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_every_case_passes_in_the_interpreter() -> None:
-    assert len(CASES) == 4
+    assert len(CASES) == 6
     result = interpreted("pytest", "-q", "-p", "no:cacheprovider", *map(str, CASES))
     assert result.returncode == 0, result.stdout[-8000:] + result.stderr[-2000:]
 
@@ -34,4 +34,4 @@ def test_every_case_passes_in_the_interpreter() -> None:
 def test_the_benchmark_checks_itself_without_a_gpu() -> None:
     result = interpreted("deltastore.kernels.bench_gpu", "--interpret-check")
     assert result.returncode == 0, result.stdout + result.stderr
-    assert result.stdout.count("equals the reference") == 5
+    assert result.stdout.count("equals the reference") == 7
