@@ -501,7 +501,9 @@ LABEL = re.compile("(?s:.{0,200})")
 RECORD = {**SEAL, "kind": str, "slot": COUNT, "parent": (HASH, None), "epoch": COUNT, "nonce": HEX32}
 RECORD |= {"time": COUNT, "ignorable": bool}
 MANIFEST = {**RECORD, "version": COUNT, "table": HASH, "digest": re.compile("[0-9a-f]{16}")}
-MANIFEST |= {"statistics": {"elements": COUNT, "changed": COUNT, "bytes": COUNT, "detector": LABEL}}
+STATISTICS = {"elements": COUNT, "changed": COUNT, "bytes": COUNT, "detector": LABEL}
+CERTIFICATE = dict.fromkeys(["inverted", "uncertain", "blocks", "settled", "unexplained"], COUNT)
+MANIFEST |= {"statistics": (STATISTICS, {**STATISTICS, "certificate": CERTIFICATE})}
 MANIFEST |= {"metadata": is_metadata}
 PACK = {"sha256": HASH, "bytes": range(1, 2**30 + 1), "index_sha256": HASH, "rows": range(1, 2**22 + 1)}
 PACK |= {"count": COUNT, "slabs": lambda pair: conforms(pair, [COUNT]) and len(pair) == 2}

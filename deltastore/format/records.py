@@ -32,11 +32,13 @@ __all__ = [
     "AnchorRecord",
     "AnchorRef",
     "BirthRecord",
+    "Certificate",
     "DeltaRecord",
     "EpochRecord",
     "FileRef",
     "Label",
     "MetadataValue",
+    "OptionalCertificate",
     "PackRef",
     "Record",
     "SkippedRecord",
@@ -114,13 +116,44 @@ class EpochRecord(RecordBase):
     writer: Label
 
 
+class Certificate(Strict):
+    """What writers without a copy of the published weights found (SPEC section "Finding what changed").
+
+    ``uncertain`` of ``inverted`` elements had more than one possible old value; of ``blocks`` looked at,
+    ``settled`` were explained by another choice than the likeliest, and ``unexplained`` sent whole.
+    """
+
+    inverted: Count
+    uncertain: Count
+    blocks: Count
+    settled: Count
+    unexplained: Count
+
+
+def _is_none(value: object) -> bool:
+    return value is None
+
+
+def _never_null(schema: dict[str, object]) -> None:
+    """An object without a certificate lacks the member; null would be another spelling of the same."""
+    del schema["default"]
+    schema.update(schema.pop("anyOf")[0])  # type: ignore[index]
+
+
+OptionalCertificate = Annotated[Certificate | None, Field(exclude_if=_is_none, json_schema_extra=_never_null)]
+
+
 class Statistics(Strict):
-    """What the writer found: informational, but ``changed`` and ``bytes`` are checked by the validator."""
+    """What the writer found: informational, but ``changed`` and ``bytes`` are checked by the validator.
+
+    ``certificate`` is left out, and not null, where every writer had a copy to compare with.
+    """
 
     elements: Count
     changed: Count
     bytes: Count
     detector: Label
+    certificate: OptionalCertificate = None
 
 
 class VersionRecord(RecordBase):

@@ -17,7 +17,7 @@ from deltastore.format.limits import (
     RUN_TEXT,
     WRITERS,
 )
-from deltastore.format.records import Label, PackRef
+from deltastore.format.records import Label, OptionalCertificate, PackRef
 from deltastore.format.sealed import Count, Hex16, Hex32, Sealed, Sha256, Strict
 
 __all__ = [
@@ -129,7 +129,7 @@ class Vote(Sealed):
     """A writer has uploaded all that it owes to an attempt.
 
     It says by itself what it believes: the epoch, the base's manifest, the step. ``difference`` is the sum
-    of the digest differences of its packs' rows.
+    of the digest differences of its packs' rows; ``certificate`` as in a manifest's statistics.
     """
 
     kind: Literal["vote"] = "vote"
@@ -144,6 +144,7 @@ class Vote(Sealed):
     changed: Count
     difference: Hex16
     detector: Label
+    certificate: OptionalCertificate = None
 
 
 class Ending(Sealed):

@@ -84,30 +84,37 @@ def _row(name: str, slot: int, text: str, **more: str) -> Fields:
 
 
 def _good() -> list[Fields]:
+    found = {"inverted": 90, "uncertain": 2, "blocks": 1, "settled": 1, "unexplained": 0}
+    certified = _with(_delta(), "statistics", "certificate", found)
     rows = [
         _row(record.kind, record.slot, record.to_bytes().decode("latin-1"), kind=record.kind)
         for record in (_birth(), _epoch(), _anchor(), _delta())
     ]
+    rows.append(_row("a delta by a writer without a copy", 3, certified, kind="delta"))
     return [*rows, _row("an unknown kind that may be skipped", 4, _skipped(), kind="label")]
 
 
+def _changed(record: Any, change: Callable[[Fields], object]) -> str:
+    fields = json.loads(record.to_bytes())
+    change(fields)
+    return canonical_bytes(seal(fields)).decode("latin-1")
+
+
+def _with(record: Any, *path: Any) -> str:
+    """The record with the member at ``path[:-1]`` as ``path[-1]``."""
+    *inner, member, value = path
+
+    def change(fields: Fields) -> None:
+        place: Any = fields
+        for step in inner:
+            place = place[step]
+        place[member] = value
+
+    return _changed(record, change)
+
+
 def _bad() -> list[Fields]:
-    def changed(record: Any, change: Callable[[Fields], object]) -> str:
-        fields = json.loads(record.to_bytes())
-        change(fields)
-        return canonical_bytes(seal(fields)).decode("latin-1")
-
-    def put(record: Any, *path: Any) -> str:
-        *inner, member, value = path
-
-        def change(fields: Fields) -> None:
-            place: Any = fields
-            for step in inner:
-                place = place[step]
-            place[member] = value
-
-        return changed(record, change)
-
+    changed, put = _changed, _with
     good, anchor = _delta(), _anchor()
     plain = good.to_bytes().decode("latin-1")
     files = json.loads(anchor.to_bytes())["files"]
@@ -150,6 +157,8 @@ def _bad() -> list[Fields]:
         "a pack above the limit": (put(good, "packs", 0, "bytes", (1 << 30) + 1), "bad_json"),
         "an index longer than its pack": (put(good, "packs", 0, "rows", 4), "bad_json"),
         "a pack hash that climbs": (put(good, "packs", 0, "sha256", "../" * 21 + "x"), "bad_json"),
+        "a certificate that is null": (put(good, "statistics", "certificate", None), "bad_json"),
+        "an empty certificate": (put(good, "statistics", "certificate", {}), "bad_json"),
         "metadata that is a list": (put(good, "metadata", "step", [1]), "bad_json"),
         "a metadata key with a space": (put(good, "metadata", "a b", 1), "bad_json"),
         "metadata text too long": (put(good, "metadata", "note", "x" * 1025), "bad_json"),

@@ -54,6 +54,7 @@ def _good() -> dict[str, tuple[type[Sealed], str]]:
         "difference": "00000000000000ff",
         "detector": "snapshot",
     }
+    found = {"inverted": 90, "uncertain": 2, "blocks": 1, "settled": 1, "unexplained": 0}
     box = {"array": 0, "start": [0, 0, 8], "size": [2, 4, 8]}
     return {
         "call": (Call, _of(Call, run="job-17.3", call=0, nonce=_NONCE, writers=4, table=_HASH)),
@@ -69,6 +70,7 @@ def _good() -> dict[str, tuple[type[Sealed], str]]:
             _of(Attempt, **{**attempt, "base": None, "parent": None, "step": None}),
         ),
         "vote": (Vote, _of(Vote, **vote)),
+        "a vote by a writer without a copy": (Vote, _of(Vote, **{**vote, "certificate": found})),
         "a vote without packs": (Vote, _of(Vote, **{**vote, "packs": [], "changed": 0, "step": None})),
         "ending": (Ending, _of(Ending, rank=2, reason="the disk is full")),
     }
@@ -99,6 +101,7 @@ def _bad() -> dict[str, tuple[str, str]]:
         "a step that is no integer": (put("attempt", "step", "70"), "bad_json"),
         "a difference of 15 digits": (put("vote", "difference", "0" * 15), "bad_json"),
         "a member too many": (put("vote", "signature", "x"), "bad_json"),
+        "a certificate that is null": (put("vote", "certificate", None), "bad_json"),
         "a reason too long": (put("ending", "reason", "x" * 2001), "bad_json"),
         "a newer format": (put("vote", "format", 2), "newer_format"),
         "a changed digit": (good["vote"].replace('"changed":3', '"changed":4'), "bad_hash"),
