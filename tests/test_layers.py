@@ -31,7 +31,7 @@ TIERS: tuple[frozenset[str], ...] = (
             "bench",
         }
     ),
-    frozenset({"replay"}),
+    frozenset({"replay", "lent_loop"}),
     frozenset({"detect", "layout", "log", "anchors", "checkpoints"}),
     frozenset({"format", "stores"}),
     frozenset({"kernels"}),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 from deltastore.kernels.cpu import encode_changed
 from deltastore.kernels.rows import EncodedPatches
@@ -11,7 +11,7 @@ from deltastore.layout.weights import AnyWeights, batches_of, pieces_of
 __all__ = ["Difference", "compare"]
 
 
-async def compare(new: AnyWeights, old: AnyWeights, *, threads: int = 1) -> AsyncIterator[EncodedPatches]:
+async def compare(new: AnyWeights, old: AnyWeights, *, threads: int = 1) -> AsyncGenerator[EncodedPatches]:
     """What turns ``old`` into ``new``, in pack order; each is read once, a few chunks at a time.
 
     Weights that move meanwhile make a version that mixes two moments, but never one that contradicts itself.
@@ -36,7 +36,7 @@ class Difference:
         self._old = old
         self._threads = threads
 
-    def changes(self) -> AsyncIterator[EncodedPatches]:
+    def changes(self) -> AsyncGenerator[EncodedPatches]:
         """Everything that differs, in pack order."""
         return compare(self._new, self._old, threads=self._threads)
 

@@ -6,20 +6,21 @@ weights cannot be reconstructed, and the oracle that other detectors are tested 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any, Self
 
 import numpy as np
 
 from deltastore.detect.difference import compare
+from deltastore.detect.nothing import NoWeights
 from deltastore.detect.pending import PendingPatches
 from deltastore.format.table import TensorTable
 from deltastore.kernels.cpu import apply
 from deltastore.kernels.pieces import Piece, Pieces
 from deltastore.kernels.rows import ChunkList, EncodedPatches
-from deltastore.layout.live_parts import LiveParts
+from deltastore.layout.live_parts import HeldBox, LiveParts
 from deltastore.layout.parts import intersection, slices_at
-from deltastore.layout.weights import AnyWeights, Weights, chunks_of
+from deltastore.layout.weights import AnyWeights, Weights, chunks_of, digest_of
 
 __all__ = ["Snapshot"]
 
@@ -45,6 +46,11 @@ class _Copy:
         box = self.table.arrays[array].grid.box(chunk)
         return self.arrays[array][box.slices]
 
+    def of(self, part: int, box: HeldBox) -> Bits:  # noqa: ARG002
+        member: Bits = self.arrays[box.array][(box.member, ...)]
+        bits: Bits = member[slices_at(box.lo, box.size, (0,) * len(box.lo))]
+        return bits
+
     async def take(self, live: Weights) -> None:
         async for array, _, box, bits in chunks_of(live):
             self.arrays[array][box.slices] = bits
@@ -56,6 +62,7 @@ class _PartCopy:
     def __init__(self, live: LiveParts) -> None:
         self.table = live.table
         self.chunks = live.chunks
+        self.boxes = live.boxes
         storages = [array.element.storage for array in live.table.arrays]
         self.copies = [np.empty(box.size, storages[box.array]) for box in live.boxes]
         self.pieces = Pieces(
@@ -83,6 +90,10 @@ class _PartCopy:
                     ]
         return bits
 
+    def of(self, part: int, box: HeldBox) -> Bits:
+        bits: Bits = self.copies[part][slices_at(box.lo, box.size, self.boxes[part].lo)]
+        return bits
+
     async def take(self, live: LiveParts) -> None:
         live.fill(self.copies)
 
@@ -95,6 +106,8 @@ class Snapshot:
     """
 
     name = "snapshot"
+    holds_copy = True
+    findings = None
 
     def __init__(self, live: Weights | LiveParts, *, threads: int = 1) -> None:
         self._live = live
@@ -124,13 +137,25 @@ class Snapshot:
         self._pending.clear()
         await self._copy.take(self._live)  # type: ignore[arg-type]
 
-    async def changes(self) -> AsyncIterator[EncodedPatches]:
+    async def changes(self) -> AsyncGenerator[EncodedPatches]:
         """Everything that differs from the copy, in pack order."""
         self._pending.clear()
         async for patches in compare(self._live, self._copy, threads=self._threads):
             self._pending.add(patches)
             yield patches
             del patches  # else it would be there beside the next one
+
+    def everything(self) -> AsyncGenerator[EncodedPatches]:
+        """The copy, as patches on zero bits."""
+        return compare(self._copy, NoWeights(self._copy.table), threads=self._threads)
+
+    async def digest(self) -> int:
+        """The digest of the copy, mod 2**64."""
+        return await digest_of(self._copy, threads=self._threads)
+
+    def copied(self, part: int, box: HeldBox) -> Bits:
+        """The copy's bits of a box of part number ``part`` (of a whole model: of any tensor)."""
+        return self._copy.of(part, box)
 
     async def unchanged(self) -> bool:
         """Whether the live weights are those of the copy; reads on until something differs."""
@@ -147,3 +172,6 @@ class Snapshot:
     def aborted(self) -> None:
         """Forget the round; the copy still holds what is published."""
         self._pending.clear()
+
+    def close(self) -> None:
+        """Nothing to give up."""

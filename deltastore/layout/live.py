@@ -15,6 +15,7 @@ from deltastore.kernels.pieces import Piece, Pieces
 from deltastore.layout.casting import Caster, caster_of, stands_for
 from deltastore.layout.device import host_copy, is_on_device
 from deltastore.layout.fitting import check_tensors
+from deltastore.layout.live_parts import LiveParts
 from deltastore.layout.memory import (
     LiveTensors,
     bits_of,
@@ -62,6 +63,7 @@ class LiveWeights:
         check_named(tensors)
         self._table = table
         own = {name: tensor for name, tensor in tensors.items() if name in table.places}
+        self._own, self._cast = own, cast
         views = {name: bits_of(name, tensor) for name, tensor in own.items()}
         spare = {name: tensor for name, tensor in tensors.items() if name not in own}
         tied = {name for name, tensor in spare.items() if _is_tied(bits_of(name, tensor), views)}
@@ -86,6 +88,11 @@ class LiveWeights:
     def table(self) -> TensorTable:
         """The stream's table."""
         return self._table
+
+    @cached_property
+    def parts(self) -> LiveParts:
+        """The same tensors as parts of which each is a whole one."""
+        return LiveParts(self._table, self._own, cast=self._cast)
 
     @cached_property
     def pieces(self) -> Pieces | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -20,7 +20,7 @@ from deltastore.layout.memory import bits_of, check_named, element_type, is_torc
 from deltastore.layout.parts import Part, intersection, slices_at
 from deltastore.layout.sharded import is_sharded, part_of_sharded
 
-__all__ = ["HeldBox", "LiveParts", "PartTensors", "is_in_parts"]
+__all__ = ["HeldBox", "HeldPart", "LiveParts", "PartTensors", "is_in_parts"]
 
 Bits = np.ndarray[Any, Any]
 PartTensors = Mapping[str, Any]
@@ -37,13 +37,19 @@ class HeldBox:
     size: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Held:
-    """One part: where it belongs, and how its bits are read."""
+@dataclass(frozen=True, slots=True, eq=False)
+class HeldPart:
+    """One part of tensor ``name``: where it belongs, the live ``tensor``, and how its bits are read."""
 
+    name: str
     box: HeldBox
+    tensor: Any
     view: Any
     caster: Caster | None
+
+    def within(self, box: HeldBox) -> Bits:
+        """The bits of a box that lies in the part."""
+        return self.bits(slices_at(box.lo, box.size, self.box.lo))
 
     def bits(self, inner: tuple[slice, ...]) -> Bits:
         """The bits of a box of the part, relative to it."""
@@ -51,6 +57,16 @@ class _Held:
             return self.caster(inner)
         part: Bits = self.view[inner]
         return host_copy(part) if is_on_device(part) else part
+
+    def copy_to(self, copy: Bits) -> None:
+        """Write all of its bits into an array of its size, a few mebibytes at a time."""
+        if not copy.ndim:
+            copy[()] = self.bits(())
+            return
+        step = max(READ_BYTES // max(copy[:1].nbytes, 1), 1)
+        for start in range(0, len(copy), step):
+            rows = slice(start, min(start + step, len(copy)))
+            copy[rows] = self.bits((rows,))
 
 
 class LiveParts:
@@ -63,10 +79,12 @@ class LiveParts:
     def __init__(self, table: TensorTable, tensors: PartTensors, *, cast: bool = False) -> None:
         check_named(tensors)
         self._table = table
-        self._held: list[_Held] = []
-        self._of: dict[tuple[int, int], list[_Held]] = {}
-        self._places: list[tuple[str, Any, tuple[object, ...]]] = []
+        self._held: list[HeldPart] = []
+        self._of: dict[tuple[int, int], list[int]] = {}
+        self._places: list[tuple[str, Callable[[], Any], tuple[object, ...]]] = []
         for name, given in tensors.items():
+            if is_sharded(given):
+                self._watch(name, given.to_local)
             for part in _parts_of(name, given):
                 self._take(name, part, cast)
 
@@ -78,16 +96,37 @@ class LiveParts:
         is_cast = element_type(name, part.tensor).name == "F32" != wanted.name
         box = HeldBox(array, member, part.start, tuple(part.tensor.shape))
         view = bits_of(name, part.tensor)
-        held = _Held(box, view, caster_of(part.tensor, wanted) if is_cast else None)
+        held = HeldPart(name, box, part.tensor, view, caster_of(part.tensor, wanted) if is_cast else None)
+        self._of.setdefault((array, member), []).append(len(self._held))
         self._held.append(held)
-        self._of.setdefault((array, member), []).append(held)
         if is_torch(part.tensor):
-            self._places.append((name, part.tensor, place_of(part.tensor)))
+            self._watch(name, lambda: part.tensor)
+            base = part.tensor._base  # a view stays where its base was
+            if base is not None:
+                self._watch(name, lambda: base)
+
+    def _watch(self, name: str, tensor: Callable[[], Any]) -> None:
+        self._places.append((name, tensor, place_of(tensor())))
 
     @property
     def table(self) -> TensorTable:
         """The stream's table."""
         return self._table
+
+    @property
+    def parts(self) -> tuple[HeldPart, ...]:
+        """What is held, in the order in which it was given; no empty ones."""
+        return tuple(self._held)
+
+    def under(self, array: int, chunk: int) -> Iterator[tuple[int, HeldBox]]:
+        """What is held of a chunk: numbers of ``parts``, each with the box of the chunk that it has."""
+        box = self._table.arrays[array].grid.box(chunk)
+        for member in range(box.start[0], box.start[0] + box.size[0]):
+            for number in self._of.get((array, member), ()):
+                held = self._held[number].box
+                shared = intersection(held.lo, held.size, box.start[1:], box.size[1:])
+                if shared is not None:
+                    yield number, HeldBox(array, member, *shared)
 
     @property
     def boxes(self) -> tuple[HeldBox, ...]:
@@ -122,18 +161,12 @@ class LiveParts:
     def fill(self, copies: Sequence[Bits]) -> None:
         """Write the bits of every box of ``boxes`` into the array of its size at the same place."""
         for held, copy in zip(self._held, copies, strict=True):
-            if not copy.ndim:
-                copy[()] = held.bits(())
-                continue
-            step = max(READ_BYTES // max(copy[:1].nbytes, 1), 1)
-            for start in range(0, len(copy), step):
-                rows = slice(start, min(start + step, len(copy)))
-                copy[rows] = held.bits((rows,))
+            held.copy_to(copy)
 
     def check_in_place(self) -> None:
         """``InputError("wrong_memory")`` when the memory of a torch tensor has been replaced meanwhile."""
         for name, tensor, place in self._places:
-            if place_of(tensor) != place:
+            if place_of(tensor()) != place:
                 raise InputError(
                     "wrong_memory",
                     f"tensor {name!r} has got other memory since it was given: open a new writer",
@@ -146,13 +179,8 @@ class LiveParts:
         )
 
     def _read(self, array: int, chunk: int) -> Iterator[tuple[HeldBox, Bits]]:
-        box = self._table.arrays[array].grid.box(chunk)
-        for member in range(box.start[0], box.start[0] + box.size[0]):
-            for held in self._of.get((array, member), ()):
-                shared = intersection(held.box.lo, held.box.size, box.start[1:], box.size[1:])
-                if shared is not None:
-                    lo, size = shared
-                    yield HeldBox(array, member, lo, size), held.bits(slices_at(lo, size, held.box.lo))
+        for number, box in self.under(array, chunk):
+            yield box, self._held[number].within(box)
 
 
 def is_in_parts(given: object) -> bool:

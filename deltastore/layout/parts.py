@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,7 @@ from deltastore.errors import InputError
 __all__ = ["Part", "flat_boxes", "flat_parts", "intersection", "slices_at"]
 
 Axes = tuple[int, ...]
+Box = tuple[Sequence[int], Sequence[int]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,25 +44,35 @@ class Part:
             )
 
 
-def flat_parts(tensor: Any, shape: Sequence[int], first: int) -> tuple[Part, ...]:
+def flat_parts(tensor: Any, shape: Sequence[int], first: int, *, box: Box | None = None) -> tuple[Part, ...]:
     """A one-dimensional run of a tensor's elements, row-major from index ``first`` on, as parts.
 
     This is what a flat optimizer buffer holds of a tensor. ``tensor``: one axis, contiguous; the parts share
-    its memory. At most ``2 * len(shape) - 1`` of them. Raises ``InputError("wrong_shape")``.
+    its memory. ``box``: (start, size) of what the buffer was laid out from where that is not all of the
+    tensor, as under tensor parallelism; ``first`` counts the elements of the box then. At most
+    ``2 * len(shape) - 1`` parts. Raises ``InputError("wrong_shape")``.
     """
     whole = tuple(shape)
-    if len(tensor.shape) != 1 or not 0 <= first <= first + tensor.shape[0] <= math.prod(whole):
+    origin, extent = ((0,) * len(whole), whole) if box is None else (tuple(box[0]), tuple(box[1]))
+    if not len(origin) == len(extent) == len(whole) or any(length < 0 for length in extent):
         raise InputError(
             "wrong_shape",
-            f"elements of shape {list(tensor.shape)} from index {first} are no run of a tensor of shape "
+            f"{list(extent)} elements from {list(origin)} are no box of a tensor of shape {list(whole)}",
+        )
+    if len(tensor.shape) != 1 or not 0 <= first <= first + tensor.shape[0] <= math.prod(extent):
+        of = f"the box of {list(extent)} elements from {list(origin)} of " if box is not None else ""
+        raise InputError(
+            "wrong_shape",
+            f"elements of shape {list(tensor.shape)} from index {first} are no run of {of}a tensor of shape "
             f"{list(whole)}",
         )
     _check_contiguous(tensor)
     parts = []
     at = 0
-    for start, size in flat_boxes(whole, first, tensor.shape[0]):
+    for start, size in flat_boxes(extent, first, tensor.shape[0]):
         count = math.prod(size)
-        parts.append(Part(tensor[at : at + count].reshape(size), whole, start))
+        low = tuple(map(operator.add, origin, start))
+        parts.append(Part(tensor[at : at + count].reshape(size), whole, low))
         at += count
     return tuple(parts)
 

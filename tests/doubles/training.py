@@ -14,7 +14,8 @@ from deltastore.layout.live import LiveWeights, live_specs
 from deltastore.reader.following import AsyncReader, open_reader
 from deltastore.stores.base import Store
 from deltastore.writer.opening import open_writer
-from deltastore.writer.publishing import AsyncWriter, Published
+from deltastore.writer.published import Published
+from deltastore.writer.publishing import AsyncWriter
 from deltastore.writer.whole import create_stream
 from tests.doubles.models import Bits, Tensors, bits, blank, change, copy_of, differing
 

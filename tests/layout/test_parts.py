@@ -49,6 +49,41 @@ def test_parts_of_a_run_share_its_memory(shape: tuple[int, ...], data: st.DataOb
     assert buffer.tolist() == [0.0, *[-1.0] * count, 0.0, 0.0]
 
 
+@given(filled, st.data())
+def test_parts_of_a_run_inside_a_box(shape: tuple[int, ...], data: st.DataObject) -> None:
+    start = tuple(data.draw(st.integers(0, length)) for length in shape)
+    extent = tuple(data.draw(st.integers(0, whole - at)) for whole, at in zip(shape, start, strict=True))
+    size = math.prod(extent)
+    first = data.draw(st.integers(0, size))
+    count = data.draw(st.integers(0, size - first))
+    numbers = np.arange(math.prod(shape), dtype=np.float32).reshape(shape)
+    run = numbers[slices_at(start, extent, (0,) * len(shape))].ravel()[first : first + count]
+    parts = flat_parts(run, shape, first, box=(start, extent))
+    for part in parts:
+        assert np.shares_memory(part.tensor, run)
+        there = numbers[slices_at(part.start, tuple(part.tensor.shape), (0,) * len(shape))]
+        assert part.tensor.tolist() == there.tolist()
+    assert sum(part.tensor.size for part in parts) == count
+    assert len(parts) <= max(2 * len(shape) - 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("box", "count"),
+    [
+        (((0,), (2, 3)), 1),
+        (((0, 0), (6,)), 1),
+        (((0, 1), (2, 3)), 6),
+        (((-1, 0), (2, 3)), 1),
+        (((0, 0), (-2, -3)), 1),
+        (((1, 0), (1, 3)), 4),
+    ],
+)
+def test_a_box_outside_its_tensor(box: tuple[tuple[int, ...], tuple[int, ...]], count: int) -> None:
+    with pytest.raises(InputError, match="box") as refusal:
+        flat_parts(np.zeros(count), (2, 3), 0, box=box)
+    assert refusal.value.code == "wrong_shape"
+
+
 @pytest.mark.parametrize(("count", "first"), [(7, 0), (1, 6), (2, 5), (0, 7), (1, -1)])
 def test_a_run_outside_its_tensor(count: int, first: int) -> None:
     with pytest.raises(InputError) as refusal:

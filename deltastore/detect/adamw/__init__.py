@@ -1,0 +1,1 @@
+"""AdamW steps taken back: what each weight was before the optimizer moved it."""
