@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from deltastore.detect.marks import PackedBits
     from deltastore.errors import (
         ConflictError,
         CorruptError,
@@ -26,8 +27,10 @@ if TYPE_CHECKING:
     from deltastore.reader.following import AsyncReader, Synced
     from deltastore.stream import AsyncStream
     from deltastore.sync import Pending, Reader, Stream, Writer, create, open
+    from deltastore.writer.background import Publishing
     from deltastore.writer.gathering import new_run
-    from deltastore.writer.publishing import AsyncWriter, Published, Publishing
+    from deltastore.writer.published import Published
+    from deltastore.writer.publishing import AsyncWriter
 
 __version__ = "0.1.0"
 
@@ -41,6 +44,7 @@ __all__ = [
     "FencedError",
     "InputError",
     "NotFoundError",
+    "PackedBits",
     "Part",
     "Pending",
     "Published",
@@ -64,10 +68,11 @@ _HOMES: Final[dict[str, str]] = {
     "AsyncReader": "deltastore.reader.following",
     "AsyncStream": "deltastore.stream",
     "AsyncWriter": "deltastore.writer.publishing",
+    "PackedBits": "deltastore.detect.marks",
     "Part": "deltastore.layout.parts",
     "Pending": "deltastore.sync",
-    "Published": "deltastore.writer.publishing",
-    "Publishing": "deltastore.writer.publishing",
+    "Published": "deltastore.writer.published",
+    "Publishing": "deltastore.writer.background",
     "Reader": "deltastore.sync",
     "Stream": "deltastore.sync",
     "Synced": "deltastore.reader.following",

@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import AsyncIterator
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from deltastore.errors import InputError, NotFoundError
 from deltastore.format.records import Record
@@ -22,7 +22,7 @@ from deltastore.stores.base import Store
 from deltastore.stores.open import open_store
 from deltastore.stores.single_writer import SingleWriterStore
 from deltastore.writer.committing import Metadata
-from deltastore.writer.opening import TIMEOUT_SECONDS, open_writer
+from deltastore.writer.opening import TIMEOUT_SECONDS, DetectorName, open_writer
 from deltastore.writer.packing import PACK_TARGET_BYTES, UPLOADS
 from deltastore.writer.publishing import AsyncWriter
 from deltastore.writer.whole import create_stream
@@ -130,6 +130,8 @@ class AsyncStream:
         writers: int = 1,
         run: str = "",
         timeout: float = TIMEOUT_SECONDS,  # noqa: ASYNC109
+        optimizer: Any = None,
+        detector: DetectorName = "snapshot",
     ) -> AsyncWriter:
         """Begin a new epoch that publishes ``tensors``; see ``open_writer``. Fences every earlier writer."""
         writer = await open_writer(
@@ -145,6 +147,8 @@ class AsyncStream:
             writers=writers,
             run=run,
             timeout=timeout,
+            optimizer=optimizer,
+            detector=detector,
         )
         self._writers.append(writer)
         return writer

@@ -6,126 +6,31 @@ makes. No thread is started but by ``Writer.publish_async``. Inside an event loo
 
 from __future__ import annotations
 
-import asyncio
 import os
-import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractContextManager, asynccontextmanager
 from types import TracebackType
-from typing import Any, Final, Self, SupportsIndex, TypeVar
+from typing import Any, Self, SupportsIndex
 
-from deltastore.errors import InputError
+from deltastore.detect.marks import MarksByName
 from deltastore.format.records import Record
 from deltastore.layout.live_parts import PartTensors
 from deltastore.layout.memory import LiveTensors
+from deltastore.lent_loop import LentLoop
 from deltastore.log import Manifest
 from deltastore.reader.following import AsyncReader, Pause, Synced
 from deltastore.stores.base import Store
 from deltastore.stream import AsyncStream
+from deltastore.writer.background import Publishing
 from deltastore.writer.committing import Metadata
-from deltastore.writer.opening import TIMEOUT_SECONDS
+from deltastore.writer.opening import TIMEOUT_SECONDS, DetectorName
 from deltastore.writer.packing import PACK_TARGET_BYTES, UPLOADS
-from deltastore.writer.publishing import AsyncWriter, Published, Publishing
+from deltastore.writer.published import Published
+from deltastore.writer.publishing import AsyncWriter
 
 __all__ = ["Pending", "Reader", "Stream", "Writer", "create", "open"]
 
-Result = TypeVar("Result")
-_ENDING_SECONDS: Final = 10.0
-"""How long an interrupted call waits for its work to end."""
-
 SyncPause = Callable[[], AbstractContextManager[Any]]
-
-
-class _Loop:
-    """Runs coroutines to their end, one at a time, for one thread at a time.
-
-    They run in the caller's thread until one asks that the loop be ``moved`` into a thread of its own, in
-    which tasks go on between calls too.
-    """
-
-    def __init__(self) -> None:
-        self._runner = asyncio.Runner()
-        self._in_use = threading.Lock()
-        self._thread: threading.Thread | None = None
-        self._process = os.getpid()
-        self.closed = False
-
-    def run(self, work: Coroutine[Any, Any, Result], *, moved: bool = False, last: bool = False) -> Result:
-        """``moved``: from now on the loop runs in a thread, until ``close``. ``last``: it is closed then.
-
-        A call that is refused has done nothing.
-        """
-        if self.closed:
-            work.close()
-            raise InputError("bad_argument", "the stream is closed: open it again")
-        if _inside_a_loop():
-            work.close()
-            raise InputError(
-                "bad_argument", "an event loop is running here: use deltastore.AsyncStream, and await it"
-            )
-        if os.getpid() != self._process:
-            work.close()
-            raise InputError("bad_argument", "the stream was opened before a fork: open it in this process")
-        # Else the loop would take the work on, raise here, and do it all the same later.
-        if not self._in_use.acquire(blocking=False):
-            work.close()
-            raise InputError(
-                "bad_argument", "another thread is using this stream: open a stream for each thread"
-            )
-        try:
-            if moved and self._thread is None:
-                self._move()
-            return self._runner.run(work) if self._thread is None else self._run_there(work)
-        finally:
-            if last:
-                self.close()
-            self._in_use.release()
-
-    def _run_there(self, work: Coroutine[Any, Any, Result]) -> Result:
-        loop, ended = self._runner.get_loop(), threading.Event()
-        tasks: list[asyncio.Task[Any] | None] = []
-
-        async def watched() -> Result:
-            tasks.append(asyncio.current_task())
-            try:
-                return await work
-            finally:
-                tasks.clear()
-                ended.set()
-
-        def stop() -> None:
-            for task in tasks:
-                if task is not None:
-                    task.cancel()
-
-        try:
-            return asyncio.run_coroutine_threadsafe(watched(), loop).result()
-        except BaseException:
-            # An interrupt ends the work as it would in this thread, wherever it struck, and leaves nothing
-            # running. What the work itself raised finds nothing to stop.
-            loop.call_soon_threadsafe(stop)
-            ended.wait(_ENDING_SECONDS)
-            raise
-
-    def _move(self) -> None:
-        loop = self._runner.get_loop()
-        self._thread = threading.Thread(target=loop.run_forever, name="deltastore uploads", daemon=True)
-        self._thread.start()
-
-    def close(self) -> None:
-        self.closed = True
-        if self._thread is not None:
-            self._runner.get_loop().call_soon_threadsafe(self._runner.get_loop().stop)
-            self._thread.join()
-        self._runner.close()
-
-
-def _inside_a_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
 
 
 class Stream:
@@ -135,7 +40,7 @@ class Stream:
     use it and them: a call while another is running is refused, and has done nothing.
     """
 
-    def __init__(self, core: AsyncStream, loop: _Loop) -> None:
+    def __init__(self, core: AsyncStream, loop: LentLoop) -> None:
         self._core = core
         self._loop = loop
 
@@ -169,6 +74,8 @@ class Stream:
         writers: int = 1,
         run: str = "",
         timeout: float = TIMEOUT_SECONDS,
+        optimizer: Any = None,
+        detector: DetectorName = "snapshot",
     ) -> Writer:
         """Begin a new epoch that publishes ``tensors`` (name -> NumPy array, torch tensor, or ``Part`` s).
 
@@ -177,7 +84,10 @@ class Stream:
         insists on one. ``cast``: F32 tensors may stand for BF16 or F16 ones. ``label`` names the trainer in
         the log. ``threads``: how many may compare and encode at once; None: one for each processor, but at
         most 8. ``rank``, ``writers``, ``run``, ``timeout``: see ``open_writer``; several processes publish
-        together, each the elements that it holds. Raises ``InputError`` naming the first tensor that does
+        together, each the elements that it holds. ``optimizer``: a ``torch.optim.AdamW`` over FP32
+        ``tensors``; its steps are inverted, and no copy of the weights is made (see ``AsyncWriter.attach``).
+        ``detector="external"``: ``Writer.mark`` says what changes.
+        Raises ``InputError`` naming the first tensor that does
         not fit.
         """
         core = self._core.writer(
@@ -192,6 +102,8 @@ class Stream:
             writers=writers,
             run=run,
             timeout=timeout,
+            optimizer=optimizer,
+            detector=detector,
         )
         return Writer(self._loop.run(core), self._loop)
 
@@ -224,7 +136,7 @@ class Stream:
 class Writer:
     """Publishes live tensors. Made by ``Stream.writer``."""
 
-    def __init__(self, core: AsyncWriter, loop: _Loop) -> None:
+    def __init__(self, core: AsyncWriter, loop: LentLoop) -> None:
         self._core = core
         self._loop = loop
 
@@ -250,6 +162,14 @@ class Writer:
         return self._loop.run(
             self._core.publish(version=version, step=step, metadata=metadata, anchor=anchor)
         )
+
+    def attach(self, optimizer: Any) -> None:
+        """Find changes by inverting the steps of ``optimizer``; see ``AsyncWriter.attach``."""
+        self._loop.run(self._core.attach(optimizer))
+
+    def mark(self, marks: MarksByName) -> None:
+        """These elements may have changed; for ``detector="external"``. See ``AsyncWriter.mark``."""
+        self._core.mark(marks)
 
     def publish_async(
         self,
@@ -282,7 +202,7 @@ class Writer:
 class Pending:
     """A version that is on its way. Made by ``Writer.publish_async``."""
 
-    def __init__(self, core: Publishing, loop: _Loop) -> None:
+    def __init__(self, core: Publishing, loop: LentLoop) -> None:
         self._core = core
         self._loop = loop
 
@@ -303,7 +223,7 @@ class Pending:
 class Reader:
     """Keeps live tensors at a version. Made by ``Stream.reader``."""
 
-    def __init__(self, core: AsyncReader, loop: _Loop) -> None:
+    def __init__(self, core: AsyncReader, loop: LentLoop) -> None:
         self._core = core
         self._loop = loop
 
@@ -349,7 +269,7 @@ def _as_async(pause: SyncPause) -> Pause:
 
 
 def _started(work: Callable[[], Coroutine[Any, Any, AsyncStream]]) -> Stream:
-    loop = _Loop()
+    loop = LentLoop()
     try:
         return Stream(loop.run(work()), loop)
     except BaseException:

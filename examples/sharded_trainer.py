@@ -30,7 +30,9 @@ def train(url: str, steps: int) -> None:
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-6)
     with deltastore.open(url) as stream:
         weights = dict(model.named_parameters())
-        writer = stream.writer(weights, cast=True, rank=rank, writers=writers, run=run[0])
+        writer = stream.writer(
+            weights, cast=True, rank=rank, writers=writers, run=run[0], optimizer=optimizer
+        )
         for step in range(1, steps + 1):
             inputs = torch.randn(32, 64)
             optimizer.zero_grad()

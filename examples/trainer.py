@@ -22,7 +22,8 @@ def train(url: str, steps: int) -> None:
     except deltastore.NotFoundError:
         stream = deltastore.create(url, weights, cast="BF16")
     with stream:
-        writer = stream.writer(weights, cast=True)
+        # The optimizer's steps are inverted to find what changed: no copy of the weights is kept.
+        writer = stream.writer(weights, cast=True, optimizer=optimizer)
         for step in range(1, steps + 1):
             inputs = torch.randn(32, 64)
             optimizer.zero_grad()

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from deltastore.cli.wording import moment, per_element, percent, plain, plural, size
 from deltastore.format.pack import pack_key
-from deltastore.format.records import AnchorRecord, DeltaRecord, file_key, record_key
+from deltastore.format.records import AnchorRecord, Certificate, DeltaRecord, file_key, record_key
 from deltastore.log import Manifest
 
 __all__ = ["manifest_lines"]
@@ -41,6 +41,14 @@ def _facts(manifest: Manifest) -> Iterator[str]:
     yield _fact("changed", f"{share} ({said.changed:,} of {plural(said.elements, 'element')})")
     yield _fact("bytes", size(said.bytes) + ("" if cost is None else f", {cost:.2f} per changed element"))
     yield _fact("detector", plain(said.detector))
+    if said.certificate is not None:
+        yield _fact("found", _found(said.certificate))
+
+
+def _found(certificate: Certificate) -> str:
+    uncertain = f"{certificate.uncertain:,} of {plural(certificate.inverted, 'inverted element')} uncertain"
+    blocks = f"{certificate.settled:,} settled and {certificate.unexplained:,} unexplained"
+    return f"{uncertain}; of {plural(certificate.blocks, 'block')} {blocks}"
 
 
 def _packs(manifest: DeltaRecord) -> Iterator[str]:

@@ -10,7 +10,7 @@ from deltastore.cli.arguments import Json, Label, SingleWriter, StreamUrl, parse
 from deltastore.cli.output import Output
 
 if TYPE_CHECKING:
-    from deltastore.writer.publishing import Published
+    from deltastore.writer.published import Published
 
 __all__ = ["publish"]
 

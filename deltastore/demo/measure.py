@@ -21,7 +21,7 @@ from deltastore.demo.trainer import WARM_UP_STEPS, Trainer
 from deltastore.stores.open import open_store
 from deltastore.sync import open as open_stream
 from deltastore.writer.from_checkpoint import create_from_checkpoint
-from deltastore.writer.publishing import Published
+from deltastore.writer.published import Published
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -10,7 +10,7 @@ from deltastore.demo.bits import bf16_bits, fingerprint
 from deltastore.demo.bound import Bound, lower_bound
 from deltastore.demo.trainer import Trainer
 from deltastore.sync import Stream
-from deltastore.writer.publishing import Published
+from deltastore.writer.published import Published
 
 __all__ = ["PublishedStep", "publish_steps"]
 
@@ -34,7 +34,7 @@ class PublishedStep:
 def publish_steps(trainer: Trainer, stream: Stream, steps: int) -> Iterator[PublishedStep]:
     """Take ``steps`` optimizer steps, and publish after each of them."""
     trainer.start_fine_tuning()
-    writer = stream.writer(trainer.parameters, cast=True, label="demo")
+    writer = stream.writer(trainer.parameters, cast=True, label="demo", optimizer=trainer.optimizer)
     before = bf16_bits(trainer.parameters)
     for step in range(1, steps + 1):
         loss = trainer.step()

@@ -52,14 +52,14 @@ class Trainer:
     def _start(self, rate: float) -> None:
         import torch
 
-        self._optimizer = torch.optim.AdamW(self.model.parameters(), lr=rate, betas=_BETAS)
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=rate, betas=_BETAS)
 
     def step(self) -> float:
         """One optimizer step; the loss before it, in nats per byte, on the text it was taken on."""
         loss = self._loss(windows(self._text, self._draw, count=_WINDOWS, length=_LENGTH))
-        self._optimizer.zero_grad()
+        self.optimizer.zero_grad()
         loss.backward()
-        self._optimizer.step()
+        self.optimizer.step()
         return loss.item()
 
     def loss(self) -> float:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from deltastore.writer.background import Publishing
 from deltastore.writer.opening import open_writer
-from deltastore.writer.publishing import AsyncWriter, Published, Publishing
+from deltastore.writer.published import Published
+from deltastore.writer.publishing import AsyncWriter
 from deltastore.writer.whole import create_stream, publish_weights
 
 __all__ = ["AsyncWriter", "Published", "Publishing", "create_stream", "open_writer", "publish_weights"]

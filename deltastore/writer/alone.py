@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from deltastore.detect.snapshot import Snapshot
+from deltastore.detect.changes import LiveDetector
 from deltastore.format.table import TensorTable
-from deltastore.layout.weights import digest_of
 from deltastore.log import Manifest, new_nonce
 from deltastore.stores.base import Store
 from deltastore.writer.committing import Opened, Wanted
@@ -53,6 +52,7 @@ class Alone:
             changed=uploaded.changed,
             difference=uploaded.difference,
             detector=detector,
+            certificate=uploaded.certificate,
             writers=1,
             metadata=wanted.metadata,
         )
@@ -61,17 +61,17 @@ class Alone:
         self,
         opened: Opened,
         wanted: Wanted,
-        copy: Snapshot,
+        detector: LiveDetector,
         packing: Packing,  # noqa: ARG002
         progress: Progress | None,
     ) -> Manifest:
-        """Write an anchor of the copy, and append its manifest."""
+        """Write an anchor of what the detector found, and append its manifest."""
         return await commit_anchor(
             self._store,
             self._epoch,
-            copy.whole,
+            detector.whole,
             opened,
-            digest=await digest_of(copy.whole),
+            digest=await detector.digest(),
             metadata=wanted.metadata,
             progress=progress,
         )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from deltastore.detect.snapshot import Snapshot
+from deltastore.detect.changes import LiveDetector
 from deltastore.format.records import MetadataValue
 from deltastore.log import Manifest
 from deltastore.writer.packing import Packing, Progress, Uploaded
@@ -68,11 +68,11 @@ class Committing(Protocol):
         self,
         opened: Opened,
         wanted: Wanted,
-        copy: Snapshot,
+        detector: LiveDetector,
         packing: Packing,
         progress: Progress | None,
     ) -> Manifest:
-        """Upload and commit what ``copy`` holds, as an anchor; the manifest is durable on return."""
+        """Upload and commit what ``detector`` found, as an anchor; the manifest is durable on return."""
         ...
 
     async def give_up(self, opened: Opened, error: BaseException) -> None:

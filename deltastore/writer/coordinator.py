@@ -8,13 +8,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 
-from deltastore.detect.difference import Difference
-from deltastore.detect.nothing import NoWeights
-from deltastore.detect.snapshot import Snapshot
+from deltastore.detect.changes import LiveDetector
 from deltastore.errors import ConflictError
 from deltastore.format.digest import MODULUS
 from deltastore.format.limits import PACKS_PER_VERSION
-from deltastore.format.records import PackRef
+from deltastore.format.records import Certificate, PackRef
 from deltastore.format.table import TensorTable
 from deltastore.format.votes import Attempt, Ending, Join, Vote, attempt_prefix
 from deltastore.log import Manifest, new_nonce
@@ -120,6 +118,7 @@ class Coordinator:
             changed=uploaded.changed + sum(vote.changed for vote in votes),
             difference=_all_differences(uploaded, votes),
             detector=_all_names(detector, votes),
+            certificate=_all_found(uploaded, votes),
             writers=1 + len(votes),
             metadata=wanted.metadata,
         )
@@ -128,14 +127,13 @@ class Coordinator:
         self,
         opened: Opened,
         wanted: Wanted,
-        copy: Snapshot,
+        detector: LiveDetector,
         packing: Packing,
         progress: Progress | None,
     ) -> Manifest:
         """Put together what all writers have uploaded, store it as an anchor, and append its manifest."""
-        detector = Difference(copy.published, NoWeights(self._table))
         uploaded = await upload_changes(
-            self._store, self._table, detector, opened.version, opened.nonce, packing=packing
+            self._store, self._table, detector.everything(), opened.version, opened.nonce, packing=packing
         )
         votes = await self._collect()
         weights = await AssembledWeights.open(
@@ -211,6 +209,15 @@ def _all_packs(mine: Uploaded, votes: Sequence[Vote]) -> list[PackRef]:
 
 def _all_differences(mine: Uploaded, votes: Sequence[Vote]) -> int:
     return (mine.difference + sum(int(vote.difference, 16) for vote in votes)) % MODULUS
+
+
+def _all_found(mine: Uploaded, votes: Sequence[Vote]) -> Certificate | None:
+    found = [one for one in (mine.certificate, *(vote.certificate for vote in votes)) if one is not None]
+    return (
+        Certificate(**{name: sum(getattr(one, name) for one in found) for name in Certificate.model_fields})
+        if found
+        else None
+    )
 
 
 def _all_names(mine: str, votes: Sequence[Vote]) -> str:

@@ -19,7 +19,7 @@ from deltastore.replay import read_table
 from deltastore.stores.base import Store
 from deltastore.writer.carrying import put_files
 from deltastore.writer.committing import Metadata
-from deltastore.writer.publishing import Published
+from deltastore.writer.published import Published
 from deltastore.writer.whole import create_stream, publish_weights, refuse_existing
 
 __all__ = ["Created", "create_from_checkpoint", "publish_checkpoint"]

@@ -5,9 +5,7 @@ SPEC section "Several writers". A member appends nothing; what stands in the log
 
 from __future__ import annotations
 
-from deltastore.detect.difference import Difference
-from deltastore.detect.nothing import NoWeights
-from deltastore.detect.snapshot import Snapshot
+from deltastore.detect.changes import LiveDetector
 from deltastore.errors import ConflictError, FencedError
 from deltastore.format.digest import digest_text
 from deltastore.format.records import AnchorRecord, DeltaRecord, EpochRecord, Record
@@ -119,6 +117,7 @@ class Member:
             changed=uploaded.changed,
             difference=digest_text(uploaded.difference),
             detector=detector,
+            certificate=uploaded.certificate,
         )
         self._voted = True
         if not await create_sealed(
@@ -134,16 +133,15 @@ class Member:
         self,
         opened: Opened,
         wanted: Wanted,
-        copy: Snapshot,
+        detector: LiveDetector,
         packing: Packing,
         progress: Progress | None,
     ) -> Manifest:
         """Upload everything that this writer holds, vote, and wait for the outcome."""
-        detector = Difference(copy.published, NoWeights(self._table))
         uploaded = await upload_changes(
             self._store,
             self._table,
-            detector,
+            detector.everything(),
             opened.version,
             opened.nonce,
             packing=packing,

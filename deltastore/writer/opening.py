@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
+from dataclasses import dataclass
+from typing import Any, Final, Literal
 
+from deltastore.detect.changes import LiveDetector
+from deltastore.detect.external import External
+from deltastore.detect.inverse import AdamWInverse
 from deltastore.detect.snapshot import Snapshot
 from deltastore.errors import InputError, NotFoundError
 from deltastore.format.digest import digest_text
@@ -15,11 +19,11 @@ from deltastore.layout.cutting import plain_table
 from deltastore.layout.live import LiveWeights, live_specs
 from deltastore.layout.live_parts import LiveParts, PartTensors, is_in_parts
 from deltastore.layout.memory import check_named
-from deltastore.layout.weights import digest_of
 from deltastore.log import Log, Manifest
 from deltastore.replay import read_table
 from deltastore.stores.base import Store
 from deltastore.writer.alone import Alone
+from deltastore.writer.committing import Committing
 from deltastore.writer.coordinator import Coordinator
 from deltastore.writer.epoch import Epoch, find_resumed
 from deltastore.writer.fitness import check_fit
@@ -36,7 +40,10 @@ from deltastore.writer.member import Member
 from deltastore.writer.packing import PACK_TARGET_BYTES, UPLOADS, Packing
 from deltastore.writer.publishing import AsyncWriter
 
-__all__ = ["TIMEOUT_SECONDS", "open_writer"]
+__all__ = ["TIMEOUT_SECONDS", "DetectorName", "open_writer"]
+
+DetectorName = Literal["snapshot", "external"]
+"""How changes are found where no optimizer is given."""
 
 TIMEOUT_SECONDS: Final = 600.0
 """How long one of several writers waits for the others."""
@@ -56,6 +63,8 @@ async def open_writer(
     writers: int = 1,
     run: str = "",
     timeout: float = TIMEOUT_SECONDS,  # noqa: ASYNC109
+    optimizer: Any = None,
+    detector: DetectorName = "snapshot",
 ) -> AsyncWriter:
     """Begin a new epoch of the stream in ``store`` and fence every earlier writer.
 
@@ -64,7 +73,9 @@ async def open_writer(
     first base; where none does, the first version will be an anchor. ``resumes`` insists on one version:
     ``InputError("bad_argument")`` when the tensors are not its weights. ``pack_bytes``: a pack is closed once
     it is that large; ``uploads``: as many are put at once. ``threads``: how many may compare and encode at
-    once; None: one for each processor, but at most 8.
+    once; None: one for each processor, but at most 8. ``optimizer``: see
+    ``AsyncWriter.attach``; given here, no copy of the weights is ever made. ``detector="external"``: neither;
+    ``AsyncWriter.mark`` says what changes.
 
     Several processes that together hold each element of the model exactly once call this with ``writers``,
     a ``rank`` each, and a ``run`` that names this start of the trainer; they find each other through the
@@ -84,19 +95,32 @@ async def open_writer(
     table = await _table(store, newest, tensors, cast)
     in_parts = writers > 1 or any(map(is_in_parts, tensors.values()))
     live = LiveParts(table, tensors, cast=cast) if in_parts else LiveWeights(table, tensors, cast=cast)
-    detector = await Snapshot.of(live, threads=workers)
-    digest = await digest_of(detector.published, threads=workers)
-    opening = _Opening(store, log, tip, table, label, resumes)
-    if isinstance(live, LiveParts):
-        mine = Holding(claim_of(table, live.boxes), digest, label)
-        if writers > 1:
-            return await opening.several(live, detector, packing, team, mine)
-        check_whole(table, {0: mine.claim})
-    await check_fit(store)
-    base = await opening.base(digest)
-    resumed = None if base is None else base.version
-    epoch = await Epoch.begin(log, resumes=resumed, label=label, last=tip)
-    return AsyncWriter(store, Alone(store, table, epoch), live, detector, base, packing)
+    finder = await _detector(live, optimizer, detector, workers)
+    opening = _Opening(store, log, tip, table, label, resumes, _Means(live, finder, packing, workers))
+    try:
+        if isinstance(live, LiveParts) and writers > 1:
+            return await opening.several(live, team)
+        return await opening.alone()
+    except BaseException:
+        finder.close()
+        raise
+
+
+async def _detector(
+    live: LiveWeights | LiveParts, optimizer: Any, name: DetectorName, threads: int
+) -> LiveDetector:
+    if name not in ("snapshot", "external") or (name == "external" and optimizer is not None):
+        raise InputError(
+            "bad_argument", f"detector is 'snapshot', or 'external' without an optimizer; not {name!r:.80}"
+        )
+    parts = live if isinstance(live, LiveParts) else live.parts
+    if name == "external":
+        return External(parts, threads=threads)
+    if optimizer is None:
+        return await Snapshot.of(live, threads=threads)
+    inverse = AdamWInverse(parts, threads=threads)
+    inverse.attach(optimizer)
+    return inverse
 
 
 async def _table(store: Store, newest: Manifest | None, tensors: PartTensors, cast: bool) -> TensorTable:
@@ -111,12 +135,30 @@ async def _table(store: Store, newest: Manifest | None, tensors: PartTensors, ca
     return plain_table(live_specs(tensors, cast="BF16" if cast else None))
 
 
+@dataclass(frozen=True, slots=True)
+class _Means:
+    """What a writer publishes, and with what."""
+
+    live: LiveWeights | LiveParts
+    detector: LiveDetector
+    packing: Packing
+    threads: int
+
+
 class _Opening:
     """A writer that is about to begin an epoch, or to join one."""
 
     def __init__(
-        self, store: Store, log: Log, tip: Record, table: TensorTable, label: str, resumes: int | None
+        self,
+        store: Store,
+        log: Log,
+        tip: Record,
+        table: TensorTable,
+        label: str,
+        resumes: int | None,
+        means: _Means,
     ) -> None:
+        self._means = means
         self._store = store
         self._log = log
         self._tip = tip
@@ -140,22 +182,38 @@ class _Opening:
             )
         return record
 
-    async def several(
-        self, live: LiveParts, detector: Snapshot, packing: Packing, team: Team, mine: Holding
-    ) -> AsyncWriter:
+    def _writer(self, committing: Committing, base: Manifest | None) -> AsyncWriter:
+        means = self._means
+        return AsyncWriter(
+            self._store, committing, means.live, means.detector, base, means.packing, means.threads
+        )
+
+    async def _holding(self, live: LiveParts) -> Holding:
+        return Holding(claim_of(self._table, live.boxes), await self._means.detector.digest(), self._label)
+
+    async def alone(self) -> AsyncWriter:
+        """Begin an epoch as its only writer."""
+        if isinstance(self._means.live, LiveParts):
+            check_whole(self._table, {0: (await self._holding(self._means.live)).claim})
+        await check_fit(self._store)
+        base = await self.base(await self._means.detector.digest())
+        resumed = None if base is None else base.version
+        epoch = await Epoch.begin(self._log, resumes=resumed, label=self._label, last=self._tip)
+        return self._writer(Alone(self._store, self._table, epoch), base)
+
+    async def several(self, live: LiveParts, team: Team) -> AsyncWriter:
         """Become rank 0 of several writers, or another of them."""
+        mine = await self._holding(live)
         if team.rank == 0:
-            return await self._coordinate(live, detector, packing, team, mine)
+            return await self._coordinate(team, mine)
         if self._resumes is not None:
             raise InputError("bad_argument", "resumes is for rank 0 to say: leave it out on the others")
         record, join = await join_writers(self._store, self._log, team, mine)
         base = None if record.resumes is None else await self._log.manifest(record.resumes, last=record)
         member = Member(self._store, self._table, record, join, team.patience)
-        return AsyncWriter(self._store, member, live, detector, base, packing)
+        return self._writer(member, base)
 
-    async def _coordinate(
-        self, live: LiveParts, detector: Snapshot, packing: Packing, team: Team, mine: Holding
-    ) -> AsyncWriter:
+    async def _coordinate(self, team: Team, mine: Holding) -> AsyncWriter:
         await check_fit(self._store)
         await self._store.put(claim_key(mine.claim.sha256), mine.claim.to_bytes())
         gathered = await call_writers(self._store, self._table, team, mine)
@@ -172,4 +230,4 @@ class _Opening:
             await refuse_call(self._store, gathered.call, error)
             raise
         coordinator = Coordinator(self._store, self._table, epoch, gathered.joins, team.timeout)
-        return AsyncWriter(self._store, coordinator, live, detector, base, packing)
+        return self._writer(coordinator, base)

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 
 from deltastore.anchors.writing import Progress
-from deltastore.detect.changes import Detector
 from deltastore.errors import InputError
 from deltastore.format.digest import MODULUS
 from deltastore.format.limits import PACK_BYTES, PACKS_PER_VERSION, ROWS_PER_PACK
 from deltastore.format.pack import Pack, PackBuilder, pack_key
-from deltastore.format.records import PackRef
+from deltastore.format.records import Certificate, PackRef
 from deltastore.format.table import TensorTable
 from deltastore.kernels.rows import ROW, EncodedPatches, chunks_of, offsets_of
 from deltastore.stores.base import Store
@@ -67,6 +66,7 @@ class Uploaded:
     packs: list[PackRef] = field(default_factory=list)
     changed: int = 0
     difference: int = 0
+    certificate: Certificate | None = None
 
     def count(self, patches: EncodedPatches) -> None:
         """Take note of a batch of the round."""
@@ -133,7 +133,7 @@ class _Uploader:
 async def upload_changes(
     store: Store,
     table: TensorTable,
-    detector: Detector,
+    changes: AsyncGenerator[EncodedPatches],
     version: int,
     nonce: str,
     *,
@@ -141,7 +141,7 @@ async def upload_changes(
     progress: Progress | None = None,
     found: Callable[[], None] | None = None,
 ) -> Uploaded:
-    """Encode and upload one round of ``detector``; on return every pack is durable.
+    """Upload one round of ``changes``, and close it; on return every pack is durable.
 
     ``found`` is called once when all changes are found: from then on the weights may change. ``progress`` is
     called with the bytes of each pack as it is handed to the store.
@@ -151,7 +151,7 @@ async def upload_changes(
     try:
         builder: PackBuilder | None = None
         target = packing.target_bytes
-        async for patches in detector.changes():
+        async for patches in changes:
             result.count(patches)
             start = 0
             while start < len(patches.rows):
@@ -172,6 +172,8 @@ async def upload_changes(
     except BaseException:
         await uploader.abandon()
         raise
+    finally:
+        await changes.aclose()
     return result
 
 

@@ -5,108 +5,36 @@ from __future__ import annotations
 import asyncio
 import operator
 import time
-from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Literal, Self, SupportsIndex
+from typing import Any, Self, SupportsIndex
 
+from deltastore.detect.changes import LiveDetector
+from deltastore.detect.external import External
+from deltastore.detect.findings import Findings
+from deltastore.detect.inverse import AdamWInverse
+from deltastore.detect.marks import MarksByName
 from deltastore.detect.snapshot import Snapshot
 from deltastore.errors import InputError
-from deltastore.format.records import check_metadata
+from deltastore.format.records import Certificate, check_metadata
 from deltastore.layout.live import LiveWeights
 from deltastore.layout.live_parts import LiveParts
 from deltastore.log import Manifest
 from deltastore.stores.base import Store
+from deltastore.writer.background import Publishing
 from deltastore.writer.committing import Committing, Metadata, Opened, Wanted
 from deltastore.writer.packing import Packing, Progress, upload_changes
+from deltastore.writer.published import Published
 
-__all__ = ["AsyncWriter", "Published", "Publishing"]
-
-
-@dataclass(frozen=True, slots=True)
-class Published:
-    """A version that is committed: durable, and visible to every reader.
-
-    ``changed`` of ``elements`` elements changed; ``nbytes`` were uploaded in packs (an anchor: in all its
-    objects); ``manifest_bytes`` is the size of the record; ``seconds`` the time from call to commit. With
-    several writers the numbers are those of all of them.
-    """
-
-    version: int
-    kind: Literal["delta", "anchor"]
-    slot: int
-    changed: int
-    elements: int
-    nbytes: int
-    manifest_bytes: int
-    seconds: float
-
-    @classmethod
-    def of(cls, record: Manifest, seconds: float) -> Published:
-        """What a manifest says, and how long it took."""
-        return cls(
-            version=record.version,
-            kind=record.kind,
-            slot=record.slot,
-            changed=record.statistics.changed,
-            elements=record.statistics.elements,
-            nbytes=record.statistics.bytes,
-            manifest_bytes=len(record.to_bytes()),
-            seconds=seconds,
-        )
-
-
-class Publishing:
-    """A version on its way in the background. Await it for what became of it, or leave it to the writer.
-
-    An error that nobody awaited is raised by the writer's next call, or by its ``close``.
-    """
-
-    def __init__(self, task: asyncio.Task[Published]) -> None:
-        self._task = task
-        self._seen = False
-
-    @property
-    def done(self) -> bool:
-        """Whether the version is committed, or has failed."""
-        return self._task.done()
-
-    def __await__(self) -> Generator[Any, None, Published]:
-        return self._result().__await__()
-
-    async def _result(self) -> Published:
-        self._seen = True  # the caller hears of it, and nobody else has to
-        try:
-            await self.ended()
-        except asyncio.CancelledError:
-            self._seen = False
-            raise
-        return self._task.result()
-
-    async def ended(self) -> None:
-        """Wait until it is done, which a cancelled caller does not stop."""
-        await asyncio.wait({self._task})
-
-    def check(self) -> None:
-        """Raise its error if it has failed and nobody has heard of that."""
-        if self._task.done() and not self._seen:
-            self._seen = True
-            self._task.result()
-
-    async def stop(self) -> None:
-        """Cancel it, and wait until it has ended; an error of its own gives way to the cancellation."""
-        self._task.cancel()
-        await asyncio.wait({self._task})
-        self._seen = True
-        if not self._task.cancelled():
-            self._task.exception()
+__all__ = ["AsyncWriter"]
 
 
 class AsyncWriter:
     """One trainer process that publishes its live tensors. Made by ``open_writer``.
 
-    It keeps a copy of what was last published (the snapshot detector). Calls take turns. Close it, or use it
-    as a context manager, when ``publish_async`` was used.
+    It keeps a copy of what was last published (the snapshot detector), unless an AdamW optimizer is attached:
+    then it inverts the optimizer's steps. Calls take turns. Close it, or use it as a context manager, when
+    ``publish_async`` was used or an optimizer is attached.
     """
 
     def __init__(
@@ -114,10 +42,12 @@ class AsyncWriter:
         store: Store,
         committing: Committing,
         live: LiveWeights | LiveParts,
-        detector: Snapshot,
+        detector: LiveDetector,
         base: Manifest | None,
         packing: Packing,
+        threads: int = 1,
     ) -> None:
+        self._threads = threads
         self._store = store
         self._committing = committing
         self._live = live
@@ -136,6 +66,42 @@ class AsyncWriter:
     def epoch(self) -> int:
         """The number of this incarnation."""
         return self._committing.number
+
+    async def attach(self, optimizer: Any) -> None:
+        """Find changes by inverting the steps of ``optimizer``, and keep no copy of the weights.
+
+        A ``torch.optim.AdamW`` or what is like it (Apex, Transformer Engine), over FP32 parameters that are
+        published as BF16; a wrapper of such, or several. The hooks of its steps tell the writer all it needs.
+        What it cannot invert, it says once in the log ``deltastore.detect``, and keeps a copy of. Give every
+        optimizer that moves published tensors, before it steps again. Raises InputError for what is no
+        optimizer, and for a tensor that two of them own.
+        """
+        await self._wait_for_earlier()
+        async with self._turn:
+            await self._settle()
+            detector = self._detector
+            if isinstance(detector, AdamWInverse):
+                detector.attach(optimizer)
+                return
+            if not isinstance(detector, Snapshot):
+                raise InputError("bad_argument", f"this writer detects by {detector.name}: open another one")
+            parts = self._live if isinstance(self._live, LiveParts) else self._live.parts
+            inverse = AdamWInverse.after(parts, detector, threads=self._threads)
+            inverse.attach(optimizer)
+            self._detector = inverse
+
+    def mark(self, marks: MarksByName) -> None:
+        """These elements may have changed since the last version, beside those that were marked before.
+
+        For a writer with ``detector="external"``: tensor name -> a bool mask of the tensor's shape, its
+        row-major indexes, or ``PackedBits`` (of a tensor in parts: one for each that is not empty). Whatever
+        is not marked must not have changed: a block of 2048 elements without a mark is checked against its
+        digest, and within a block that has one the marks are believed. Raises InputError for marks that do
+        not fit.
+        """
+        if not isinstance(self._detector, External):
+            raise InputError("bad_argument", 'marks are for a writer with detector="external": open one')
+        self._detector.mark(marks)
 
     async def publish(
         self,
@@ -188,14 +154,7 @@ class AsyncWriter:
         wanted = _wanted(version, step, metadata, anchor)
         found = asyncio.Event()
         publishing = Publishing(asyncio.create_task(self._publish(wanted, progress, found.set)))
-        waiting = asyncio.create_task(found.wait())
-        try:
-            await asyncio.wait({publishing._task, waiting}, return_when=asyncio.FIRST_COMPLETED)
-        except asyncio.CancelledError:
-            await publishing.stop()
-            raise
-        finally:
-            waiting.cancel()
+        await publishing.ended_or(found)
         if not found.is_set():
             publishing.check()  # it failed while the tensors were still read
         self._background.append(publishing)
@@ -211,10 +170,16 @@ class AsyncWriter:
             earliest.check()
 
     async def close(self) -> None:
-        """Wait for what is in the background; raises what it met. The tensors and the store stay open."""
+        """Wait for what is in the background; raises what it met. The tensors and the store stay open.
+
+        An attached optimizer is let go: what it does from then on is not followed.
+        """
         for publishing in tuple(self._background):
             await publishing.ended()
-        await self._wait_for_earlier()
+        try:
+            await self._wait_for_earlier()
+        finally:
+            self._detector.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -264,9 +229,10 @@ class AsyncWriter:
     async def _whole(
         self, opened: Opened, wanted: Wanted, progress: Progress | None, found: Callable[[], None] | None
     ) -> Manifest:
-        self._base = None  # the copy is no version's until this one is committed
+        if self._detector.holds_copy:
+            self._base = None  # the copy is no version's until this one is committed
         await self._detector.retake()
-        if found is not None:
+        if found is not None and self._detector.holds_copy:
             found()
         return await self._committing.commit_whole(opened, wanted, self._detector, self._packing, progress)
 
@@ -276,14 +242,21 @@ class AsyncWriter:
         uploaded = await upload_changes(
             self._store,
             self._live.table,
-            self._detector,
+            self._detector.changes(),
             opened.version,
             opened.nonce,
             packing=self._packing,
             progress=progress,
             found=found,
         )
+        uploaded.certificate = _certificate(self._detector.findings)
         return await self._committing.commit(opened, wanted, uploaded, self._detector.name)
+
+
+def _certificate(findings: Findings | None) -> Certificate | None:
+    if findings is None:
+        return None
+    return Certificate(**{name: getattr(findings, name) for name in Certificate.model_fields})
 
 
 def _is_wanted(landed: Manifest, wanted: Wanted) -> bool:

@@ -9,6 +9,7 @@ from deltastore.anchors.writing import write_anchor
 from deltastore.format.digest import MODULUS, digest_text
 from deltastore.format.records import (
     AnchorRecord,
+    Certificate,
     DeltaRecord,
     FileRef,
     MetadataValue,
@@ -41,6 +42,7 @@ async def commit_delta(
     changed: int,
     difference: int,
     detector: str,
+    certificate: Certificate | None,
     writers: int,
     metadata: dict[str, MetadataValue],
 ) -> DeltaRecord:
@@ -61,6 +63,7 @@ async def commit_delta(
             changed=changed,
             bytes=sum(pack.bytes for pack in packs),
             detector=detector,
+            certificate=certificate,
         ),
         metadata=metadata,
     )

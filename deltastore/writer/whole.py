@@ -16,7 +16,7 @@ from deltastore.writer.committing import Metadata, Opened
 from deltastore.writer.epoch import Epoch, choose_version
 from deltastore.writer.fitness import check_fit
 from deltastore.writer.packing import Packing, Progress, upload_changes
-from deltastore.writer.publishing import Published
+from deltastore.writer.published import Published
 from deltastore.writer.versions import commit_anchor, commit_delta, digest_after
 
 __all__ = ["create_stream", "publish_weights", "refuse_existing"]
@@ -136,7 +136,13 @@ async def publish_weights(
     opened = Opened(choose_version(epoch.newest_version, version), new_nonce(), base)
     detector = Difference(weights, old)
     uploaded = await upload_changes(
-        store, weights.table, detector, opened.version, opened.nonce, packing=_PACKING, progress=progress
+        store,
+        weights.table,
+        detector.changes(),
+        opened.version,
+        opened.nonce,
+        packing=_PACKING,
+        progress=progress,
     )
     if digest_after(base, uploaded.difference) != expected:
         raise CorruptError(
@@ -152,6 +158,7 @@ async def publish_weights(
         changed=uploaded.changed,
         difference=uploaded.difference,
         detector=detector.name,
+        certificate=None,
         writers=1,
         metadata=check_metadata(metadata or {}),
     )

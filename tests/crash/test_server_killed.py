@@ -23,7 +23,7 @@ from deltastore.stores.retrying import Retrying
 from deltastore.stores.s3 import S3Store
 from deltastore.stream import AsyncStream
 from deltastore.validate import validate
-from deltastore.writer.publishing import Published
+from deltastore.writer.published import Published
 from tests.distributed.together import WRITERS, Together
 from tests.doubles.models import Bits, Tensors, bits, change, differing, tiny_model
 from tests.doubles.stores import memory_store

@@ -16,7 +16,7 @@ from deltastore.stores import open_store
 from deltastore.stores.base import Store
 from deltastore.stream import AsyncStream
 from deltastore.validate import validate
-from deltastore.writer.publishing import Published
+from deltastore.writer.published import Published
 from tests.doubles.models import Bits, bits, change, copy_of, differing, tiny_model
 from tests.doubles.stores import WatchedStore
 from tests.doubles.training import Engine

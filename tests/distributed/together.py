@@ -11,7 +11,8 @@ from deltastore.layout.live_parts import PartTensors
 from deltastore.layout.parts import Part, flat_parts
 from deltastore.stores.base import Store
 from deltastore.writer.opening import open_writer
-from deltastore.writer.publishing import AsyncWriter, Published
+from deltastore.writer.published import Published
+from deltastore.writer.publishing import AsyncWriter
 
 __all__ = ["WRITERS", "Together", "parts_of"]
 

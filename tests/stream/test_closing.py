@@ -12,7 +12,7 @@ import pytest
 from deltastore.errors import FencedError, InputError
 from deltastore.log import Log
 from deltastore.stream import AsyncStream
-from deltastore.writer.publishing import Published
+from deltastore.writer.published import Published
 from tests.doubles.gates import GatedStore
 from tests.doubles.models import bf16, change, copy_of, tiny_model
 from tests.doubles.stores import memory_store

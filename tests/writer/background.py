@@ -10,8 +10,8 @@ import numpy as np
 
 from deltastore.log import Log
 from deltastore.validate import validate
+from deltastore.writer.background import Publishing
 from deltastore.writer.opening import open_writer
-from deltastore.writer.publishing import Publishing
 from tests.doubles.gates import GatedStore
 from tests.doubles.models import Tensors, bits, change, cut_table, tiny_model
 from tests.doubles.training import Engine, Trainer

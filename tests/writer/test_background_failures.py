@@ -14,8 +14,8 @@ from deltastore.format.records import record_key
 from deltastore.log import Log
 from deltastore.stream import AsyncStream
 from deltastore.validate import validate
+from deltastore.writer.background import Publishing
 from deltastore.writer.opening import open_writer
-from deltastore.writer.publishing import Publishing
 from tests.doubles.gates import GatedStore
 from tests.doubles.models import bits, change, copy_of, tiny_model
 from tests.doubles.stores import fail_always, fail_from, fail_once, memory_store

@@ -10,7 +10,7 @@ from deltastore.layout.live import LiveWeights
 from deltastore.log import Log, Manifest
 from deltastore.stores.memory import MemoryStore
 from deltastore.validate import validate
-from deltastore.writer.publishing import Published
+from deltastore.writer.published import Published
 from deltastore.writer.whole import create_stream
 from tests.doubles.models import Bits, Tensors, bits, copy_of, cut_table, tiny_model
 from tests.doubles.stores import memory_store

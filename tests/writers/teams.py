@@ -12,7 +12,8 @@ import numpy as np
 from deltastore.errors import DeltastoreError
 from deltastore.stores.base import Store
 from deltastore.writer.opening import open_writer
-from deltastore.writer.publishing import AsyncWriter, Published
+from deltastore.writer.published import Published
+from deltastore.writer.publishing import AsyncWriter
 from tests.doubles.models import Bits, Tensors, change
 from tests.layout.partitions import Split, parts_of, split_model
 

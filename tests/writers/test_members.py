@@ -16,7 +16,7 @@ from deltastore.layout.weights import digest_of
 from deltastore.writer.attempts import aborted_key, objection_key, vote_key
 from deltastore.writer.exchange import create_sealed
 from deltastore.writer.opening import open_writer
-from deltastore.writer.publishing import Published
+from deltastore.writer.published import Published
 from deltastore.writer.waiting import ticks
 from tests.doubles.forging import append_foreign
 from tests.doubles.models import bits, cut_table, tiny_model
@@ -34,7 +34,7 @@ async def copies_hold(scene: Scene, team: Team, version: int) -> bool:
     model = scene.apart()
     load(model, scene.history[version])
     table = team.writer(0)._live.table
-    total = sum([await digest_of(team.writer(rank)._detector.published) for rank in range(len(team.ranks))])
+    total = sum([await team.writer(rank)._detector.digest() for rank in range(len(team.ranks))])
     return total % (1 << 64) == await digest_of(LiveWeights(table, model))
 
 

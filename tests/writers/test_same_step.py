@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from deltastore.errors import ConflictError
-from deltastore.writer.publishing import Published
+from deltastore.writer.published import Published
 
 from .ranks import Outage
 from .streams import Scene

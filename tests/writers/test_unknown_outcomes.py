@@ -13,7 +13,7 @@ from deltastore.format.votes import Attempt
 from deltastore.writer.attempts import aborted_key, attempt_key
 from deltastore.writer.exchange import create_sealed
 from deltastore.writer.opening import open_writer
-from deltastore.writer.publishing import Published
+from deltastore.writer.published import Published
 from tests.doubles.forging import append_foreign
 
 from .ranks import Casualty, Outage

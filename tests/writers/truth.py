@@ -11,7 +11,7 @@ from deltastore.format.votes import Attempt
 from deltastore.log import Log, Manifest
 from deltastore.stores.base import Store
 from deltastore.validate import validate
-from deltastore.writer.publishing import Published
+from deltastore.writer.published import Published
 from tests.doubles.models import Bits, Tensors, bits, differing
 from tests.doubles.training import Engine
 

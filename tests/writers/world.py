@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant
 
 from deltastore.errors import DeltastoreError
 from deltastore.stores.faults import Faults, FaultyStore
-from deltastore.writer.publishing import Published
+from deltastore.writer.published import Published
 from tests.doubles.models import Tensors, bits, change, copy_of, tiny_model
 from tests.doubles.stores import memory_store
 from tests.doubles.training import Engine

@@ -11,7 +11,8 @@ from deltastore.bench.soak.tally import Tally
 from deltastore.bench.soak.truth import TOKEN, Truth
 from deltastore.errors import ConflictError, DeltastoreError
 from deltastore.stream import AsyncStream
-from deltastore.writer.publishing import AsyncWriter, Published
+from deltastore.writer.published import Published
+from deltastore.writer.publishing import AsyncWriter
 
 __all__ = ["Trainer"]
 
