@@ -1,8 +1,8 @@
 """Elements laid out box after box, and cut into blocks of 2048: what a certificate keeps a digest of.
 
-A detector brings the elements that it looks at into one flat buffer, box after box, each row-major. A *block*
-is at most 2048 elements of one box, in that order. A box never spans two chunks, so what is known of a block's
-digest is known of its chunk.
+A detector brings the elements that it looks at into one flat buffer, box after box, each row-major. A
+*block* is at most 2048 elements of one box, in that order. A box never spans two chunks, so what is known of
+a block's digest is known of its chunk.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class Blocks:
 
 
 def _runs(tuples: Sequence[tuple[int, int, int, int]]) -> np.ndarray[Any, Any]:
-    """As an array; none of the fields is negative, and a structured array takes four times as long to make."""
+    """As an array; no field is negative, and to make a structured array takes four times as long."""
     return np.array(tuples, np.uint64).reshape(-1, 4).view(RUN)[:, 0]
 
 

@@ -1,6 +1,6 @@
 """What the inversion of an AdamW step is given, and what it gives.
 
-The forward step took ``theta_old`` to the FP32 master weight ``theta``, with moments ``m`` and ``v`` after it:
+The forward step took ``theta_old`` to the FP32 master weight ``theta``; ``m`` and ``v`` are moments after it:
 
     theta = (1 - lr * weight_decay) * theta_old - step_size * m / (sqrt(v) / sqrt(1 - beta2^t) + eps)
 
@@ -12,8 +12,8 @@ in one of several orders of rounding. The inversion computes, every operation ro
     old  = bf16(x)      low = bf16(x - r)      high = bf16(x + r)
 
 ``bf16`` rounds to nearest even; a NaN becomes the quiet one of its sign. Where ``low`` and ``high`` are the
-same bits (and no NaN), so was the old value; where they differ the element is *uncertain*: ``low``, ``old`` and
-``high`` are its candidates.
+same bits (and no NaN), so was the old value; where they differ the element is *uncertain*: ``low``, ``old``
+and ``high`` are its candidates.
 """
 
 from __future__ import annotations
@@ -83,12 +83,12 @@ def check_inversion(
     new: NDArray[np.uint16],
     old: NDArray[np.uint16],
 ) -> None:
-    """InputError ``wrong_shape``, ``wrong_dtype`` or ``bad_argument`` for arguments that contradict each other."""
+    """InputError: ``wrong_shape``, ``wrong_dtype``, ``wrong_memory`` or ``bad_argument`` for a misfit."""
     if len(spans) != len(blocks.boxes) or wanted.shape != (len(blocks),) or wanted.dtype != np.uint64:
         raise InputError(
             "wrong_shape",
-            f"{len(blocks.boxes)} boxes of {len(blocks)} blocks need as many spans and wanted digests (uint64), "
-            f"not {len(spans)} and {wanted.shape} of {wanted.dtype}",
+            f"{len(blocks.boxes)} boxes of {len(blocks)} blocks need as many spans and wanted digests "
+            f"(uint64), not {len(spans)} and {wanted.shape} of {wanted.dtype}",
         )
     for buffer in (new, old):
         sound = buffer.dtype == np.dtype("<u2") and buffer.ndim == 1 and buffer.flags.c_contiguous
