@@ -6,6 +6,7 @@ import asyncio
 import os
 import threading
 from collections.abc import Coroutine
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from deltastore.errors import InputError
@@ -16,6 +17,8 @@ Result = TypeVar("Result")
 
 _ENDING_SECONDS: Final = 10.0
 """How long an interrupted call waits for its work to end."""
+
+_ENDING_ROUNDS: Final = 8
 
 
 class LentLoop:
@@ -57,11 +60,34 @@ class LentLoop:
         try:
             if moved and self._thread is None:
                 self._move()
-            return self._runner.run(work) if self._thread is None else self._run_there(work)
+            return self._run_here(work) if self._thread is None else self._run_there(work)
         finally:
             if last:
                 self.close()
             self._in_use.release()
+
+    def _run_here(self, work: Coroutine[Any, Any, Result]) -> Result:
+        before = asyncio.all_tasks(self._runner.get_loop())
+        try:
+            return self._runner.run(work)
+        except BaseException:
+            self._end_all_but(before)
+            raise
+
+    def _end_all_but(self, others: set[asyncio.Task[Any]]) -> None:
+        """End what an interrupt has left that struck the loop itself, or a task that the work waited for.
+
+        Else it would go on in the next call, or raise the interrupt there once more.
+        """
+        loop = self._runner.get_loop()
+        for _ in range(_ENDING_ROUNDS):
+            left = asyncio.all_tasks(loop) - others
+            if not left:
+                return
+            for task in left:
+                task.cancel()
+            with suppress(KeyboardInterrupt, SystemExit):  # that of a task, which has been raised already
+                loop.run_until_complete(asyncio.wait(left, timeout=_ENDING_SECONDS))
 
     def _run_there(self, work: Coroutine[Any, Any, Result]) -> Result:
         loop, ended = self._runner.get_loop(), threading.Event()

@@ -62,10 +62,10 @@ class Rounds(Certified):
     @contextmanager
     def looking(self) -> Iterator[Round]:
         """A round while it is looked for: it is open once this ends without an error."""
-        with self.lock:
-            self.round, self.reading = None, True
         found = Round(Standing(np.zeros(self.block_count, np.uint64), len(self.batches)))
         try:
+            with self.lock:
+                self.round, self.reading = None, True
             yield found
         except BaseException:
             self.reading = False

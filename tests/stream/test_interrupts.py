@@ -8,8 +8,10 @@ import threading
 
 import pytest
 
+import deltastore
 from deltastore.stores.base import Data
 from tests.doubles.models import bf16, tiny_model
+from tests.doubles.stores import WatchedStore, memory_store
 
 from .slow import SlowStore, streaming
 
@@ -92,3 +94,44 @@ def test_the_interrupt_is_raised_when_nothing_of_the_call_is_left() -> None:
             writer.publish()
         assert ended.is_set()
         store.go.set()
+
+
+class Struck(WatchedStore):
+    """A signal strikes in the middle of the next put of a pack."""
+
+    def __init__(self) -> None:
+        super().__init__(memory_store())
+        self.strikes = False
+
+    async def put(self, key: str, data: Data) -> None:
+        if self.strikes and key.startswith("packs/"):
+            self.strikes = False
+            signal.raise_signal(signal.SIGUSR1)
+        await super().put(key, data)
+
+
+@pytest.mark.parametrize("in_background", [False, True])
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, TimeoutError])
+def test_what_a_handler_raises_in_the_midst_of_a_call_ends_it(
+    kind: type[BaseException], in_background: bool
+) -> None:
+    """Nothing of the call goes on in the next one, and the interrupt is not raised there again."""
+
+    def raise_it(*_: object) -> None:
+        raise kind
+
+    before = signal.signal(signal.SIGUSR1, raise_it)
+    store, model = Struck(), tiny_model()
+    try:
+        with deltastore.create(store, model) as stream:
+            writer = stream.writer(model)
+            model["norm"][0] = bf16(0x1234)
+            store.strikes = True
+            with pytest.raises(BaseException) as caught:  # noqa: PT011
+                writer.publish()
+            assert caught.type is kind
+            assert stream.newest().version == 0
+            published = writer.publish_async().result() if in_background else writer.publish()
+            assert (published.version, published.changed) == (1, 1)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
