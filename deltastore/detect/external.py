@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from collections.abc import Callable
 
 import numpy as np
 
@@ -43,27 +42,20 @@ class External(Rounds):
             self.refuse_while_reading("elements are marked")
             _unite(self._marks, fresh)
 
-    async def changes(self) -> AsyncGenerator[EncodedPatches]:
-        """What is marked, and every block that is not what it was without a mark, in pack order."""
-        with self.looking() as found:
-            _unite(self._marks, self._found)
-            self._found = {}
-            places = {
-                (number, chunk): indexes
-                for number, marks in self._marks.items()
-                for chunk, indexes in chunked(self.live, number, marks).items()
-            }
+    def finder(self, found: Round) -> Callable[[int, Room], tuple[EncodedPatches, Findings]]:
+        """Finds what is marked, and every block that is not what it was without a mark."""
+        _unite(self._marks, self._found)
+        self._found = {}
+        places = {
+            (number, chunk): indexes
+            for number, marks in self._marks.items()
+            for chunk, indexes in chunked(self.live, number, marks).items()
+        }
 
-            def find(number: int, room: Room) -> tuple[EncodedPatches, Findings]:
-                return self._find(number, places, found.standing, room)
+        def find(number: int, room: Room) -> tuple[EncodedPatches, Findings]:
+            return self._find(number, places, found.standing, room)
 
-            async with aclosing(self.in_turn(find)) as batches:
-                async for patches, findings in batches:
-                    found.findings.add(findings)
-                    if len(patches.rows):
-                        yield patches
-                    del patches  # else it would be there beside the next one
-            self._found, self._marks = self._marks, {}
+        return find
 
     def _find(
         self, number: int, places: dict[tuple[int, int], Indexes], now: Standing, room: Room
@@ -77,9 +69,8 @@ class External(Rounds):
         patches = self.half_known(number, seen, seen.old, unexplained | touched, self.published)
         return patches, Findings(blocks=len(unexplained), unexplained=int(unexplained.sum()))
 
-    async def retake(self) -> None:
-        """Open a round of which the live weights as they are now are the outcome: they are stored whole."""
-        await super().retake()
+    def ended(self, found: Round) -> None:  # noqa: ARG002
+        """What is marked by now is of this round."""
         _unite(self._found, self._marks)
         self._marks = {}
 

@@ -6,14 +6,14 @@ import logging
 import threading
 import weakref
 from collections import Counter
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from deltastore.detect.adamw.arithmetic import kind_of
 from deltastore.detect.adamw.attachment import Attachment, check_disjoint, describe_refused
 from deltastore.detect.adamw.back import StepBack, device_kernel, held_of, is_master
 from deltastore.detect.adamw.lifetime import let_go, weakly
@@ -101,8 +101,7 @@ class AdamWInverse(Rounds):
                 fresh.append(Attachment(one, held, before=before, after=after))
             check_disjoint([*self._attachments, *fresh], held)
         except BaseException:
-            for attachment in fresh:
-                attachment.detach()
+            let_go(fresh)
             raise
         if not fresh:
             self._say("there is no optimizer in what was attached")
@@ -114,7 +113,7 @@ class AdamWInverse(Rounds):
 
     def _refuse_twice(self, optimizer: Any) -> None:
         if any(attachment.optimizer is optimizer for attachment in self._attachments):
-            raise InputError("bad_argument", f"this {type(optimizer).__name__} is attached already")
+            raise InputError("bad_argument", f"this {kind_of(optimizer)} is attached already")
 
     def _keep_refused(self, attachment: Attachment) -> None:
         """Copy the parts that cannot be inverted; why is said once."""
@@ -122,7 +121,7 @@ class AdamWInverse(Rounds):
         self._kept.keep([*attachment.refused, *others])
         for line in describe_refused(attachment, dict.fromkeys(others, "they are not published as BF16")):
             self._say(f"{line}; a copy of what was published is kept instead")
-        kind = type(attachment.optimizer).__name__
+        kind = kind_of(attachment.optimizer)
         if not attachment.covered and not attachment.refused:
             self._say(f"{kind}: none of its parameters is a published tensor: are these the right ones?")
 
@@ -246,38 +245,30 @@ class AdamWInverse(Rounds):
         known = digest_blocks(seen.laid.blocks, seen.old) == self._current[seen.laid.numbers]
         return replace(seen, known=known)
 
-    async def changes(self) -> AsyncGenerator[EncodedPatches]:
-        """Everything that changed since the last committed round, in pack order."""
+    def finder(self, found: Round) -> Callable[[int, Room], tuple[EncodedPatches, Findings]]:
+        """Inverts the last step of every optimizer."""
         self._check_in_place()
-        with self.looking() as found:
-            if self._closed:
-                found.findings.reasons["no optimizer is attached any more, as the writer was closed"] += 1
-            back = StepBack(self.live, self._attachments, found.findings)
+        if self._closed:
+            found.findings.reasons["no optimizer is attached any more, as the writer was closed"] += 1
+        back = StepBack(self.live, self._attachments, found.findings)
 
-            def find(number: int, room: Room) -> tuple[EncodedPatches, Findings]:
-                findings = Findings()
-                seen = self._recall(number, back, room, findings)
-                found.standing.digests[seen.laid.numbers] = seen.digests
-                return (
-                    self.batch_changes(number, seen, self.published, self._current, room, findings),
-                    findings,
-                )
+        def find(number: int, room: Room) -> tuple[EncodedPatches, Findings]:
+            findings = Findings()
+            seen = self._recall(number, back, room, findings)
+            found.standing.digests[seen.laid.numbers] = seen.digests
+            return self.batch_changes(number, seen, self.published, self._current, room, findings), findings
 
-            async with aclosing(self.in_turn(find)) as batches:
-                async for patches, findings in batches:
-                    found.findings.add(findings)
-                    if len(patches.rows):
-                        yield patches
-                    del patches  # else it would be there beside the next one
-            found.findings.add(self._between)
-            self._told, self._between = self._between, Findings()
+        return find
+
+    def ended(self, found: Round) -> None:
+        """What was looked at since the last round is part of this one."""
+        found.findings.add(self._between)
+        self._told, self._between = self._between, Findings()
 
     async def retake(self) -> None:
         """Open a round of which the live weights as they are now are the outcome: they are stored whole."""
         self._check_in_place()
         await super().retake()
-        with self.lock:
-            self._told, self._between = self._between, Findings()
 
     def _check_in_place(self) -> None:
         for attachment in self._attachments:

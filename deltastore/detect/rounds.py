@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import aclosing, closing, contextmanager
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
@@ -38,8 +39,8 @@ class Round:
     at_now: bool = True
 
 
-class Rounds(Certified):
-    """A detector with a certificate; ``changes`` is what kinds of it differ in.
+class Rounds(Certified, ABC):
+    """A detector with a certificate; ``finder`` is what kinds of it differ in.
 
     For a new one, the live weights as they are count as published.
     """
@@ -76,9 +77,10 @@ class Rounds(Certified):
 
     async def retake(self) -> None:
         """Open a round of which the live weights as they are now are the outcome: they are stored whole."""
-        digests = self.digests_now()
+        found = Round(Standing(self.digests_now(), len(self.batches)))
         with self.lock:
-            self.round = Round(Standing(digests, len(self.batches)))
+            self.ended(found)
+            self.round = found
 
     @property
     def whole(self) -> Weights:
@@ -92,12 +94,31 @@ class Rounds(Certified):
         def work(number: int, room: Room) -> EncodedPatches:
             return self.from_nothing(number, certificate, room)
 
-        async for patches in self.in_turn(work):
-            if len(patches.rows):
-                yield patches
-            del patches  # else it would be there beside the next one
+        async with aclosing(self._in_turn(work)) as batches:
+            async for patches in batches:
+                if len(patches.rows):
+                    yield patches
+                del patches  # else it would be there beside the next one
 
-    async def in_turn(self, work: Callable[[int, Room], Result]) -> AsyncGenerator[Result]:
+    async def changes(self) -> AsyncGenerator[EncodedPatches]:
+        """Everything that changed since the last committed round, in pack order."""
+        with self.looking() as found:
+            async with aclosing(self._in_turn(self.finder(found))) as batches:
+                async for patches, findings in batches:
+                    found.findings.add(findings)
+                    if len(patches.rows):
+                        yield patches
+                    del patches  # else it would be there beside the next one
+            self.ended(found)
+
+    @abstractmethod
+    def finder(self, found: Round) -> Callable[[int, Room], tuple[EncodedPatches, Findings]]:
+        """What finds the changes of one batch, and puts the batch's digests into ``found``."""
+
+    def ended(self, found: Round) -> None:
+        """A round was looked for to its end, and opens; for kinds that remember more."""
+
+    async def _in_turn(self, work: Callable[[int, Room], Result]) -> AsyncGenerator[Result]:
         """The results of ``work`` for every batch, in order; the event loop goes on meanwhile."""
         with closing(self.each_batch(work)) as outcomes:
             for outcome in outcomes:

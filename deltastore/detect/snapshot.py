@@ -19,7 +19,7 @@ from deltastore.kernels.cpu import apply
 from deltastore.kernels.pieces import Piece, Pieces
 from deltastore.kernels.rows import ChunkList, EncodedPatches
 from deltastore.layout.live_parts import HeldBox, LiveParts
-from deltastore.layout.parts import intersection, slices_at
+from deltastore.layout.parts import slices_at
 from deltastore.layout.weights import AnyWeights, Weights, chunks_of, digest_of
 
 __all__ = ["Snapshot"]
@@ -60,6 +60,7 @@ class _PartCopy:
     """A copy of the parts that this process holds, one ndarray per part."""
 
     def __init__(self, live: LiveParts) -> None:
+        self._live = live
         self.table = live.table
         self.chunks = live.chunks
         self.boxes = live.boxes
@@ -78,17 +79,7 @@ class _PartCopy:
 
     async def read(self, array: int, chunk: int) -> Bits:
         """One chunk; of use where the parts are together the whole model."""
-        box = self.table.arrays[array].grid.box(chunk)
-        bits = np.empty(box.size, self.table.arrays[array].element.storage)
-        for offset in range(box.size[0]):
-            for piece in self.pieces.of(array, box.start[0] + offset):
-                shared = intersection(piece.lo, piece.size, box.start[1:], box.size[1:])
-                if shared is not None:
-                    lo, size = shared
-                    bits[offset, ...][slices_at(lo, size, box.start[1:])] = piece.view[
-                        slices_at(lo, size, piece.lo)
-                    ]
-        return bits
+        return self._live.assemble(array, chunk, self.of)
 
     def of(self, part: int, box: HeldBox) -> Bits:
         bits: Bits = self.copies[part][slices_at(box.lo, box.size, self.boxes[part].lo)]

@@ -16,7 +16,6 @@ from deltastore.kernels.cpu import digest_chunks
 from deltastore.kernels.pieces import Pieces
 from deltastore.kernels.rows import chunk_list
 from deltastore.layout.live_parts import LiveParts
-from deltastore.layout.parts import slices_at
 
 __all__ = ["SteadyWeights", "moved"]
 
@@ -45,12 +44,7 @@ class SteadyWeights:
 
     async def read(self, array: int, chunk: int) -> Bits:
         """The chunk's bits, in memory of their own."""
-        form = self.table.arrays[array]
-        whole = form.grid.box(chunk)
-        bits = np.empty(whole.size, form.element.storage)
-        for part, box in self._live.under(array, chunk):
-            member: Bits = bits[(box.member - whole.start[0], ...)]
-            member[slices_at(box.lo, box.size, whole.start[1:])] = self._live.parts[part].within(box)
+        bits = self._live.assemble(array, chunk, lambda part, box: self._live.parts[part].within(box))
         pieces = Pieces.of_chunks(self.table.kernels, [(array, chunk, bits)])
         digest = int(digest_chunks(pieces, chunk_list([array], [chunk]))[0])
         if digest != self._digests[array, chunk]:

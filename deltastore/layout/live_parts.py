@@ -128,6 +128,19 @@ class LiveParts:
                 if shared is not None:
                     yield number, HeldBox(array, member, *shared)
 
+    def assemble(self, array: int, chunk: int, bits_of: Callable[[int, HeldBox], Bits]) -> Bits:
+        """A chunk in memory of its own; ``bits_of(part, box)`` gives the bits of a box of it.
+
+        Of use where the parts are together the whole model: what nobody holds is left as it comes.
+        """
+        form = self._table.arrays[array]
+        whole = form.grid.box(chunk)
+        bits = np.empty(whole.size, form.element.storage)
+        for part, box in self.under(array, chunk):
+            member: Bits = bits[(box.member - whole.start[0], ...)]
+            member[slices_at(box.lo, box.size, whole.start[1:])] = bits_of(part, box)
+        return bits
+
     @property
     def boxes(self) -> tuple[HeldBox, ...]:
         """What is held, in the order in which it was given; no empty ones."""

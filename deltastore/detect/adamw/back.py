@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from deltastore.detect.adamw.attachment import Attachment, Held
 from deltastore.detect.adamw.bound import rule_of
-from deltastore.detect.adamw.hyper import Hyper, problem_of
+from deltastore.detect.adamw.hyper import Hyper
 from deltastore.detect.batch import BatchBox
 from deltastore.detect.findings import Findings
 from deltastore.errors import InputError
@@ -59,10 +59,8 @@ class StepBack:
         taken = attachment.taken(part)
         if not taken.moved:
             return None
-        reason = taken.reason if taken.hyper is None else problem_of(taken.hyper)
-        if reason:
-            self._findings.reasons[reason] += 1
-            return None
+        if taken.hyper is None:
+            self._findings.reasons[taken.reason] += 1
         return taken.hyper
 
     def _take(self, attachment: Attachment, part: int, rule: int) -> None:
