@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import multiprocessing
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
@@ -24,9 +22,8 @@ from tests.doubles.models import BFLOAT16, Tensors, cut_table, differing
 from tests.doubles.training import Engine
 
 from .flat_trainer import ROUNDS, Scenario, train
+from .ranks import run_ranks, truth_of
 
-SPAWNING = multiprocessing.get_context("spawn")
-HANG_SECONDS = 120.0
 CHUNK_ELEMENTS = 700
 """Chunks of a few rows each: shards begin and end within them."""
 
@@ -61,21 +58,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of all scenarios, when they are over: loading torch costs more than they do."""
     folder = tmp_path_factory.mktemp("flat")
     asyncio.run(create_streams(folder))
-    ranks = [
-        SPAWNING.Process(target=train, args=(rank, SCENARIOS, folder), daemon=True)
-        for rank in range(max(scenario.topology.world for scenario in SCENARIOS))
-    ]
-    for rank in ranks:
-        rank.start()
-    try:
-        for rank in ranks:
-            rank.join(HANG_SECONDS)
-        assert [rank.exitcode for rank in ranks] == [0] * len(ranks)
-    finally:
-        for rank in ranks:
-            rank.kill()
-            rank.join()
-            rank.close()
+    run_ranks(train, max(scenario.topology.world for scenario in SCENARIOS), SCENARIOS, folder)
     return folder
 
 
@@ -87,8 +70,7 @@ async def test_engine_has_what_the_shards_round_to(scenario: Scenario, trained: 
         engine = await Engine.start(stream.store, whole_model())
         for version in range(1, len(ROUNDS) + 1):
             await engine.reader.sync(version)
-            with np.load(trained / scenario.name / f"{version}.npz") as gathered:
-                due = {name: bits.view("<u2") for name, bits in gathered.items()}
+            due = truth_of(trained / scenario.name, version)
             assert differing(engine.tensors, due) == []
 
 

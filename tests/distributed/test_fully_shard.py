@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 from pathlib import Path
 
 import numpy as np
@@ -17,10 +16,8 @@ from tests.doubles.models import BFLOAT16, Tensors, differing
 from tests.doubles.training import Engine
 
 from .fully_sharded_trainer import ROUNDS, Sharding, network, train
+from .ranks import run_ranks, truth_of
 from .sharding import PROCESSES
-
-SPAWNING = multiprocessing.get_context("spawn")
-HANG_SECONDS = 120.0
 
 SHARDINGS = (Sharding("of-all", (4,), ("fused",)), Sharding("of-replicas", (2, 2), ("foreach",)))
 
@@ -44,21 +41,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of both shardings, when all processes have ended."""
     folder = tmp_path_factory.mktemp("sharded")
     asyncio.run(create_streams(folder))
-    ranks = [
-        SPAWNING.Process(target=train, args=(rank, SHARDINGS, folder), daemon=True)
-        for rank in range(PROCESSES)
-    ]
-    for rank in ranks:
-        rank.start()
-    try:
-        for rank in ranks:
-            rank.join(HANG_SECONDS)
-        assert [rank.exitcode for rank in ranks] == [0] * len(ranks)
-    finally:
-        for rank in ranks:
-            rank.kill()
-            rank.join()
-            rank.close()
+    run_ranks(train, PROCESSES, SHARDINGS, folder)
     return folder
 
 
@@ -72,8 +55,7 @@ async def test_engine_has_what_the_ranks_gather(sharding: Sharding, trained: Pat
         elements = sum(tensor.size for tensor in engine.tensors.values())
         for version, actions in enumerate(ROUNDS, 1):
             await engine.reader.sync(version)
-            with np.load(folder / f"{version}.npz") as gathered:
-                due = {name: bits.view("<u2") for name, bits in gathered.items()}
+            due = truth_of(folder, version)
             assert differing(engine.tensors, due) == []
             record = await stream.manifest(version)
             assert isinstance(record, DeltaRecord)

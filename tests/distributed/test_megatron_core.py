@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import random
 import warnings
 from importlib import import_module
@@ -10,7 +9,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
@@ -26,9 +24,8 @@ from tests.doubles.models import BFLOAT16, Tensors, cut_table, differing
 from tests.doubles.training import Engine
 
 from .megatron_core_trainer import ROUNDS, TOPOLOGY, train
+from .ranks import run_ranks, truth_of
 
-SPAWNING = multiprocessing.get_context("spawn")
-HANG_SECONDS = 120.0
 CHUNK_ELEMENTS = 700
 
 
@@ -92,28 +89,14 @@ async def test_engine_has_what_the_ranks_gather(tmp_path: Path) -> None:
     model = whole_model()
     async with open_store(url) as store:
         await create_stream(store, LiveWeights(cut_table(model, CHUNK_ELEMENTS), model))
-    ranks = [
-        SPAWNING.Process(target=train, args=(rank, tmp_path), daemon=True) for rank in range(TOPOLOGY.world)
-    ]
-    for rank in ranks:
-        rank.start()
-    try:
-        for rank in ranks:
-            rank.join(HANG_SECONDS)
-        assert [rank.exitcode for rank in ranks] == [0] * len(ranks)
-    finally:
-        for rank in ranks:
-            rank.kill()
-            rank.join()
-            rank.close()
+    run_ranks(train, TOPOLOGY.world, tmp_path)
     elements = sum(tensor.size for tensor in model.values())
     async with await AsyncStream.open(url) as stream:
         assert (await validate(stream.store)).problems == ()
         engine = await Engine.start(stream.store, model)
         for version, actions in enumerate(ROUNDS, 1):
             await engine.reader.sync(version)
-            with np.load(tmp_path / f"{version}.npz") as gathered:
-                due = {name: bits.view("<u2") for name, bits in gathered.items()}
+            due = truth_of(tmp_path, version)
             assert differing(engine.tensors, due) == []
             record = await stream.manifest(version)
             assert isinstance(record, DeltaRecord)
