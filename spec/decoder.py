@@ -531,7 +531,8 @@ def decode_record(raw: bytes, slot: int) -> dict[str, Any]:
     if kind == "delta":
         need(record["base"] < record["version"], "bad_json", "a base that is not below its version (DS060)")
         short = any(64 + 44 * pack["rows"] > pack["bytes"] for pack in record["packs"])
-        need(len(record["packs"]) <= 8192 and not short, "bad_json", "packs")
+        backwards = any(pack["slabs"][0] > pack["slabs"][1] for pack in record["packs"])
+        need(len(record["packs"]) <= 8192 and not short and not backwards, "bad_json", "packs")
     if kind == "anchor":
         names = {file["name"] for file in record["files"]}
         need(len(record["files"]) == len(names) <= 256, "bad_json", "number of files, or a name twice")

@@ -6,6 +6,7 @@ from typing import Final
 
 __all__ = [
     "CHUNK_ELEMENTS",
+    "CONFIG_BYTES",
     "FILE_BYTES",
     "FILE_COUNT",
     "FORMAT",
@@ -54,6 +55,9 @@ OBJECT_BYTES: Final = 1 << 31
 
 FILE_BYTES: Final = 256 << 20
 FILE_COUNT: Final = 256
+
+CONFIG_BYTES: Final = 16 << 20
+"""Largest configuration that is looked at, carried or not. The format allows larger ones."""
 
 PATCH_SLACK: Final = 256
 """A patch is at most twice as long as its chunk's elements, plus this many bytes."""

@@ -180,6 +180,8 @@ class PackRef(Strict):
     def _index_fits(self) -> Self:
         if index_bytes(self.rows) > self.bytes:
             raise ValueError("the index is longer than the pack")
+        if self.slabs[0] > self.slabs[1]:
+            raise ValueError("the slab of the last row is below that of the first")
         return self
 
 

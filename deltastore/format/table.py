@@ -151,9 +151,13 @@ class Array(Strict):
             cells = self.grid.counts[rule.of]
             return 1 + self.grid.coordinate_along(chunks, rule.of).astype(np.int64) * slabs // cells
         member = self.grid.coordinate_along(chunks, 0).astype(np.int64) * self.chunk[0]
-        expert = np.array([index[rule.of] for index in self.indexes()], dtype=np.int64)[member]
-        slab: np.ndarray[Any, Any] = 1 + expert * slabs // rule.count
+        slab: np.ndarray[Any, Any] = 1 + self._ruling[member] * slabs // rule.count
         return slab
+
+    @cached_property
+    def _ruling(self) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """The index of every member that its slab follows from."""
+        return np.array([index[self.slab.of] for index in self.indexes()], dtype=np.int64)
 
 
 class TensorTable(Sealed):

@@ -13,6 +13,7 @@ from deltastore.format.records import AnchorRecord, BirthRecord, DeltaRecord, Ep
 from deltastore.format.sealed import Sealed
 from deltastore.format.table import TensorTable
 from deltastore.format.votes import Attempt, Call, Claim, Ending, Join, Vote
+from deltastore.layout.layout_object import LayoutObject
 
 HERE = Path(__file__).parent
 MODELS: dict[str, type[Sealed]] = {
@@ -28,6 +29,7 @@ MODELS: dict[str, type[Sealed]] = {
     "attempt": Attempt,
     "vote": Vote,
     "ending": Ending,
+    "layout": LayoutObject,
 }
 
 

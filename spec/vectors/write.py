@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from spec.vectors.make import digests, names, packs, patches, records, tables, votes
+from spec.vectors.make import digests, layouts, names, packs, patches, records, tables, votes
 from spec.vectors.make.streams import write_streams
 
 HERE = Path(__file__).parent
@@ -23,6 +23,7 @@ FILES: dict[str, Callable[[], object]] = {
     "pack.json": packs.vectors,
     "record.json": records.vectors,
     "votes.json": votes.vectors,
+    "layout.json": layouts.vectors,
 }
 
 

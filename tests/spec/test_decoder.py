@@ -68,8 +68,8 @@ def test_no_group_of_vectors_is_empty(file: str, group: str) -> None:
 
 
 def test_every_vector_file_is_decoded() -> None:
-    # No reader looks at votes.
-    assert {path.name for path in VECTORS.glob("*.json")} == {*FILES, "votes.json"}
+    # No reader looks at votes, and no stream holds a layout.
+    assert {path.name for path in VECTORS.glob("*.json")} == {*FILES, "votes.json", "layout.json"}
     for file, groups in FILES.items():
         content = json.loads((VECTORS / file).read_text(encoding="utf-8"))
         assert isinstance(content, list) if groups == [""] else sorted(content) == sorted(groups)

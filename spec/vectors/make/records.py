@@ -155,6 +155,7 @@ def _bad() -> list[Fields]:
         "no writers": (put(good, "writers", 0), "bad_json"),
         "a pack without rows": (put(good, "packs", 0, "rows", 0), "bad_json"),
         "a pack above the limit": (put(good, "packs", 0, "bytes", (1 << 30) + 1), "bad_json"),
+        "slabs of a pack backwards": (put(good, "packs", 0, "slabs", [3, 1]), "bad_json"),
         "an index longer than its pack": (put(good, "packs", 0, "rows", 4), "bad_json"),
         "a pack hash that climbs": (put(good, "packs", 0, "sha256", "../" * 21 + "x"), "bad_json"),
         "a certificate that is null": (put(good, "statistics", "certificate", None), "bad_json"),
