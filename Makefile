@@ -12,12 +12,16 @@ SCRIPTS    := $(wildcard spec/*.py examples/*.py)
 # A server that ignores conditions: the tests see that it is refused. Nothing of it is part of deltastore.
 S3RVER := build/s3rver/installed-3.7.1
 
-.PHONY: help demo test check lint types layers format s3rver schema vectors clean always
+# Inference engines, whose own weight loaders layouts are compared with. Too big for $(VENV), and nothing needs them.
+ENGINES := build/engines
+
+.PHONY: help demo test check lint types layers format engines s3rver schema vectors clean always
 
 help:
 	@echo 'make demo      a trainer and an engine on this machine'
 	@echo 'make test      everything that must hold: check, then all tests'
 	@echo 'make check     the fast part: ruff, mypy, the direction of imports'
+	@echo 'make engines   layouts against the weight loaders of vLLM, which it installs into $(ENGINES)'
 	@echo 'make sanitize  the compiled kernels under AddressSanitizer and UndefinedBehaviorSanitizer'
 	@echo 'make fuzz      damaged patches for the compiled decoder; FUZZ_S=600 for ten minutes'
 	@echo 'make valgrind  each compiled kernel once under valgrind'
@@ -50,6 +54,14 @@ types: $(VENV)/installed-dev
 
 layers: $(VENV)/installed-dev
 	$(BIN)/python -m pytest -q tests/test_layers.py
+
+engines: $(ENGINES)/installed
+	PYTHONPATH=$(ENGINES) VLLM_CACHE_ROOT=$(ENGINES)/cache $(BIN)/python -m pytest tests/engines
+
+$(ENGINES)/installed: tests/engines/requirements.txt | $(VENV)/installed-dev
+	rm -rf $(ENGINES)
+	$(BIN)/python -m pip install --disable-pip-version-check --quiet --no-deps --target $(ENGINES) -r $<
+	@touch $@
 
 format: $(VENV)/installed-dev
 	$(BIN)/ruff check --fix .

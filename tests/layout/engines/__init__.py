@@ -1,0 +1,1 @@
+"""Layouts of inference engines."""
