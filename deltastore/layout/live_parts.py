@@ -84,7 +84,7 @@ class LiveParts:
         self._places: list[tuple[str, Callable[[], Any], tuple[object, ...]]] = []
         for name, given in tensors.items():
             if is_sharded(given):
-                self._watch(name, given.to_local)
+                self.watch(name, given.to_local)
             for part in _parts_of(name, given):
                 self._take(name, part, cast)
 
@@ -100,12 +100,13 @@ class LiveParts:
         self._of.setdefault((array, member), []).append(len(self._held))
         self._held.append(held)
         if is_torch(part.tensor):
-            self._watch(name, lambda: part.tensor)
+            self.watch(name, lambda: part.tensor)
             base = part.tensor._base  # a view stays where its base was
             if base is not None:
-                self._watch(name, lambda: base)
+                self.watch(name, lambda: base)
 
-    def _watch(self, name: str, tensor: Callable[[], Any]) -> None:
+    def watch(self, name: str, tensor: Callable[[], Any]) -> None:
+        """What ``tensor()`` gives must stay where it is; ``check_in_place`` sees to it."""
         self._places.append((name, tensor, place_of(tensor())))
 
     @property

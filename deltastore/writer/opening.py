@@ -16,9 +16,11 @@ from deltastore.format.table import TensorTable
 from deltastore.format.votes import claim_key
 from deltastore.kernels.threads import chosen_threads
 from deltastore.layout.cutting import plain_table
+from deltastore.layout.laid_parts import parts_of, watched
 from deltastore.layout.live import LiveWeights, live_specs
 from deltastore.layout.live_parts import LiveParts, PartTensors, is_in_parts
 from deltastore.layout.memory import check_named
+from deltastore.layout.pieces import Layout
 from deltastore.log import Log, Manifest
 from deltastore.replay import read_table
 from deltastore.stores.base import Store
@@ -53,6 +55,7 @@ async def open_writer(
     store: Store,
     tensors: PartTensors,
     *,
+    layout: Layout | None = None,
     resumes: int | None = None,
     cast: bool = False,
     label: str = "",
@@ -68,14 +71,16 @@ async def open_writer(
 ) -> AsyncWriter:
     """Begin a new epoch of the stream in ``store`` and fence every earlier writer.
 
-    ``tensors``: live tensors by checkpoint name, all that the stream has; or ``Part`` s of them. ``cast``:
-    F32 tensors may stand for BF16 or F16 ones. The version whose digest equals that of ``tensors`` is the
-    first base; where none does, the first version will be an anchor. ``resumes`` insists on one version:
-    ``InputError("bad_argument")`` when the tensors are not its weights. ``pack_bytes``: a pack is closed once
-    it is that large; ``uploads``: as many are put at once. ``threads``: how many may compare and encode at
-    once; None: one for each processor, but at most 8. ``optimizer``: see
-    ``AsyncWriter.attach``; given here, no copy of the weights is ever made. ``detector="external"``: neither;
-    ``AsyncWriter.mark`` says what changes.
+    ``tensors``: live tensors by checkpoint name, all that the stream has; or ``Part`` s of them. ``layout``:
+    they are parameters instead, named, fused and cut as it says; see ``layout.laid_parts.parts_of``. What is
+    said of tensors elsewhere, such as marks, is of the parts that this gives, in its order.
+    ``cast``: F32 tensors may stand for BF16 or F16 ones. The version whose digest equals that of ``tensors``
+    is the first base; where none does, the first version will be an anchor. ``resumes`` insists on one
+    version: ``InputError("bad_argument")`` when the tensors are not its weights. ``pack_bytes``: a pack is
+    closed once it is that large; ``uploads``: as many are put at once. ``threads``: how many may compare and
+    encode at once; None: one for each processor, but at most 8. ``optimizer``: see ``AsyncWriter.attach``;
+    given here, no copy of the weights is ever made. ``detector="external"``: neither; ``AsyncWriter.mark``
+    says what changes.
 
     Several processes that together hold each element of the model exactly once call this with ``writers``,
     a ``rank`` each, and a ``run`` that names this start of the trainer; they find each other through the
@@ -84,17 +89,22 @@ async def open_writer(
     Raises ``NotFoundError("no_stream")``, ``StoreError("store_unfit")``, ``InputError``; with several writers
     ``ConflictError("aborted")``, which names the rank that is missing or at fault.
     """
-    packing = Packing(pack_bytes, uploads)
     team = Team(rank, writers, run, timeout)
+    packing = Packing(pack_bytes, uploads, writers)
     workers = chosen_threads(threads)
     check_label(label)
     check_named(tensors)
+    given: PartTensors = tensors if layout is None else parts_of(layout, tensors, cast=cast)
     log = Log(store)
     tip = await log.tip()
     newest = await log.manifest_before(tip)
-    table = await _table(store, newest, tensors, cast)
-    in_parts = writers > 1 or any(map(is_in_parts, tensors.values()))
-    live = LiveParts(table, tensors, cast=cast) if in_parts else LiveWeights(table, tensors, cast=cast)
+    table = await _table(store, newest, given, cast, layout if writers == 1 else None)
+    if layout is not None:
+        live: LiveWeights | LiveParts = _laid(table, layout, given, tensors, cast)
+    elif writers > 1 or any(map(is_in_parts, tensors.values())):
+        live = LiveParts(table, tensors, cast=cast)
+    else:
+        live = LiveWeights(table, tensors, cast=cast)
     finder = await _detector(live, optimizer, detector, workers)
     opening = _Opening(store, log, tip, table, label, resumes, _Means(live, finder, packing, workers))
     try:
@@ -123,9 +133,24 @@ async def _detector(
     return inverse
 
 
-async def _table(store: Store, newest: Manifest | None, tensors: PartTensors, cast: bool) -> TensorTable:
+def _laid(
+    table: TensorTable, layout: Layout, parts: PartTensors, params: PartTensors, cast: bool
+) -> LiveParts:
+    """``params`` as ``parts`` of them; where the stream has a tensor that is an alias, it is held too."""
+    aliases = {name: parts[to] for name, to in layout.aliases.items() if name in table.places and to in parts}
+    live = LiveParts(table, {**parts, **aliases}, cast=cast)
+    for name, tensor in watched(params):
+        live.watch(name, tensor)
+    return live
+
+
+async def _table(
+    store: Store, newest: Manifest | None, tensors: PartTensors, cast: bool, layout: Layout | None
+) -> TensorTable:
     if newest is not None:
         return await read_table(store, newest.table)
+    if layout is not None:
+        return plain_table(layout.tensors)
     if any(map(is_in_parts, tensors.values())):
         raise NotFoundError(
             "no_version",
