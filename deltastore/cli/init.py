@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -22,9 +22,30 @@ Source = Annotated[
 ]
 
 
+Slabs = Annotated[
+    int | None,
+    typer.Option(
+        "--slabs",
+        metavar="N",
+        min=0,
+        help="Cut weights for tensor-parallel readers of any degree that divides N (default: 8 for a known "
+        "model); 0 for the plain grid.",
+    ),
+]
+Moe = Annotated[
+    Literal["ep", "tp"] | None,
+    typer.Option(
+        "--moe",
+        help="Experts stay whole, for expert-parallel readers (ep, the default), or are cut too (tp).",
+    ),
+]
+
+
 def init(
     url: StreamUrl,
     source: Source,
+    slabs: Slabs = None,
+    moe: Moe = None,
     label: Label = "",
     single_writer: SingleWriter = False,
     as_json: Json = False,
@@ -32,7 +53,8 @@ def init(
     """Make a stream from a checkpoint.
 
     CKPT is stored whole as version 0. Configuration and tokenizer files beside its weights are carried, and
-    written back by export.
+    written back by export. Weights are cut so that an engine which holds only a part of the model can fetch
+    just that: where, follows from config.json; once chosen, it stays.
     """
     import asyncio
 
@@ -47,7 +69,9 @@ def init(
     async def run() -> Created:
         async with store:
             with progress_bar(f"reading {source}") as progress:
-                return await create_from_checkpoint(store, source, label=by, progress=progress)
+                return await create_from_checkpoint(
+                    store, source, slabs=slabs, moe=moe, label=by, progress=progress
+                )
 
     created = asyncio.run(run())
     for warning in created.warnings:
@@ -65,6 +89,8 @@ def _facts(created: Created) -> dict[str, Any]:
         "elements": first.elements,
         "bytes": first.nbytes,
         "manifest_bytes": first.manifest_bytes,
+        "slabs": created.slabs,
+        "moe": created.moe,
         "files": [{"name": file.name, "bytes": file.bytes, "sha256": file.sha256} for file in created.files],
         "seconds": round(first.seconds, 3),
     }
@@ -76,4 +102,13 @@ def _lines(url: str, created: Created) -> list[str]:
     first = created.first
     counts = f"{plural(created.tensors, 'tensor')}, {plural(first.elements, 'element')}, {size(first.nbytes)}"
     carried = [f"  with {plain(file.name)}, {size(file.bytes)}" for file in created.files]
-    return [f"version {first.version} of {plain(url)}: {counts}", *carried]
+    return [f"version {first.version} of {plain(url)}: {counts}", *_grid(created), *carried]
+
+
+def _grid(created: Created) -> list[str]:
+    from deltastore.cli.wording import plural
+
+    if created.slabs == 0:
+        return ["  cut by sizes alone: a process that holds a shard fetches more than it needs"]
+    experts = {"ep": ", each expert whole", "tp": ", experts cut like the rest", None: ""}[created.moe]
+    return [f"  cut for up to {plural(created.slabs, 'tensor-parallel reader')}{experts}"]

@@ -16,7 +16,7 @@ from deltastore.format.names import MemberBox
 from deltastore.format.sealed import first_problem
 from deltastore.format.table import Array, SlabRule, TensorSpec, TensorTable, array_order, stack_tensors
 
-__all__ = ["plain_chunk", "plain_table"]
+__all__ = ["array_of", "plain_chunk", "plain_table", "table_of"]
 
 
 def plain_chunk(extent: Sequence[int], limit: int = CHUNK_ELEMENTS) -> tuple[int, ...]:
@@ -44,26 +44,40 @@ def plain_table(tensors: Iterable[TensorSpec]) -> TensorTable:
 
     Raises ``InputError("bad_argument")`` for a name given twice, and for what no table can hold.
     """
-    arrays = [_plain_array(*stack) for stack in stack_tensors(tensors)]
-    table = TensorTable.seal_new(slabs=0, arrays=tuple(sorted(arrays, key=array_order)))
-    size = len(table.to_bytes())
-    if size > TABLE_BYTES:
-        problem = f"the table of all tensor names has {size} bytes where at most {TABLE_BYTES} are allowed"
-        raise InputError("bad_argument", f"{problem}; number the tensors, or give them shorter names")
-    return table
+    arrays = []
+    for pattern, tensor, members in stack_tensors(tensors):
+        count = Array.model_construct(members=members).count
+        chunk = plain_chunk((count, *tensor.shape))
+        arrays.append(array_of(pattern, tensor, members, chunk, SlabRule(by="common")))
+    return table_of(arrays, slabs=0)
 
 
-def _plain_array(pattern: str, tensor: TensorSpec, members: tuple[MemberBox, ...]) -> Array:
-    count = Array.model_construct(members=members).count
+def array_of(
+    pattern: str, tensor: TensorSpec, members: tuple[MemberBox, ...], chunk: tuple[int, ...], slab: SlabRule
+) -> Array:
+    """An array of tensors like ``tensor``; ``InputError("bad_argument")`` for what no table can hold."""
     try:
         return Array(
             pattern=pattern,
             dtype=tensor.dtype.name,
             shape=tensor.shape,
             members=members,
-            chunk=plain_chunk((count, *tensor.shape)),
-            slab=SlabRule(by="common"),
+            chunk=chunk,
+            slab=slab,
         )
     except ValidationError as error:
         problem = f"tensor {tensor.name!r} cannot be stored: {first_problem(error)}"
         raise InputError("bad_argument", problem, where=tensor.name) from None
+
+
+def table_of(arrays: Iterable[Array], slabs: int) -> TensorTable:
+    """The table of these arrays, sorted; ``InputError("bad_argument")`` for what no table can hold."""
+    try:
+        table = TensorTable.seal_new(slabs=slabs, arrays=tuple(sorted(arrays, key=array_order)))
+    except ValidationError as error:
+        raise InputError("bad_argument", f"the tensors make no table: {first_problem(error)}") from None
+    size = len(table.to_bytes())
+    if size > TABLE_BYTES:
+        problem = f"the table of all tensor names has {size} bytes where at most {TABLE_BYTES} are allowed"
+        raise InputError("bad_argument", f"{problem}; number the tensors, or give them shorter names")
+    return table

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from deltastore.anchors.writing import Progress
 from deltastore.errors import InputError
@@ -19,10 +21,25 @@ from deltastore.format.table import TensorTable
 from deltastore.kernels.rows import ROW, EncodedPatches, chunks_of, offsets_of
 from deltastore.stores.base import Store
 
-__all__ = ["PACK_TARGET_BYTES", "UPLOADS", "Packing", "Progress", "Uploaded", "upload_changes"]
+__all__ = [
+    "PACK_SPLIT_BYTES",
+    "PACK_TARGET_BYTES",
+    "UPLOADS",
+    "Packing",
+    "Progress",
+    "Uploaded",
+    "upload_changes",
+]
 
 PACK_TARGET_BYTES: Final = 32 << 20
 """A pack is closed once it is this large: a good size for object stores."""
+
+PACK_SPLIT_BYTES: Final = 1 << 20
+"""A pack that is this large ends where its slab does, so that readers of one slab get packs of their own.
+
+To fetch so much takes about as long as an object store takes to answer at all: a request more costs a reader
+less than what it would skip. Smaller slabs share a pack.
+"""
 
 UPLOADS: Final = 4
 """Packs that may be in memory at once: one is built while the others are on their way."""
@@ -38,12 +55,13 @@ _MAX_TARGET: Final = PACK_BYTES // 2
 class Packing:
     """How packs are made: closed at ``target_bytes``, and up to ``uploads`` of them put at once.
 
-    A publish takes about ``target_bytes * uploads`` of memory beyond what detection needs. Raises
-    ``InputError("bad_argument")`` for numbers out of range.
+    A publish takes about ``target_bytes * uploads`` of memory beyond what detection needs. ``writers``: how
+    many processes publish a version together. Raises ``InputError("bad_argument")`` for numbers out of range.
     """
 
     target_bytes: int = PACK_TARGET_BYTES
     uploads: int = UPLOADS
+    writers: int = 1
 
     def __post_init__(self) -> None:
         _check_between("pack_bytes", self.target_bytes, _MAX_TARGET)
@@ -51,7 +69,12 @@ class Packing:
 
     def target(self, packs: int) -> int:
         """Where the next pack is closed: it grows along the way, so that no version runs out of packs."""
-        return min(self.target_bytes << (packs * 4 // PACKS_PER_VERSION), _MAX_TARGET)
+        return min(self.target_bytes << (packs * self.writers * 4 // PACKS_PER_VERSION), _MAX_TARGET)
+
+    def split(self, packs: int) -> int:
+        """From what size on the next pack ends with its slab; a quarter of all that may be are for this."""
+        few = packs * self.writers * 4 < PACKS_PER_VERSION
+        return min(PACK_SPLIT_BYTES, self.target_bytes) if few else _MAX_TARGET
 
 
 def _check_between(name: str, value: int, most: int) -> None:
@@ -146,26 +169,13 @@ async def upload_changes(
     ``found`` is called once when all changes are found: from then on the weights may change. ``progress`` is
     called with the bytes of each pack as it is handed to the store.
     """
-    result = Uploaded()
     uploader = _Uploader(store, version, packing.uploads)
+    filling = _Filling(table, uploader, packing, version, bytes.fromhex(nonce), progress)
     try:
-        builder: PackBuilder | None = None
-        target = packing.target_bytes
         async for patches in changes:
-            result.count(patches)
-            start = 0
-            while start < len(patches.rows):
-                if builder is None:
-                    await uploader.room()
-                    target = packing.target(len(result.packs))
-                    builder = PackBuilder(version, bytes.fromhex(nonce), capacity=target + _LAST_PATCH_BYTES)
-                start = _fill(builder, table, patches, start, target)
-                if builder.size >= target or len(builder) == ROWS_PER_PACK:
-                    _close(builder, uploader, result, progress)
-                    builder = None
+            await filling.add(patches)
             del patches  # else it would be there beside the next one
-        if builder is not None:
-            _close(builder, uploader, result, progress)
+        filling.close()
         if found is not None:
             found()
         await uploader.drain()
@@ -174,23 +184,75 @@ async def upload_changes(
         raise
     finally:
         await changes.aclose()
-    return result
+    return filling.result
 
 
-def _fill(builder: PackBuilder, table: TensorTable, patches: EncodedPatches, start: int, target: int) -> int:
-    """Add patches from number ``start`` on until the pack has ``target`` bytes; returns the next number."""
-    offsets = offsets_of(patches.rows)
-    sizes = np.cumsum(patches.rows["length"][start:].astype(np.int64) + ROW.itemsize)
-    room = min(int(np.searchsorted(sizes, target - builder.size)) + 1, ROWS_PER_PACK - len(builder))
-    end = min(start + room, len(patches.rows))
-    rows = patches.rows[start:end]
-    first, last = table.slabs_of(chunks_of(rows[[0, -1]])).tolist()
-    builder.extend((first, last), rows, patches.body[offsets[start] : offsets[end]])
-    return end
+class _Filling:
+    """Patches in pack order become packs, which are handed to the uploader one after another."""
 
+    def __init__(
+        self,
+        table: TensorTable,
+        uploader: _Uploader,
+        packing: Packing,
+        version: int,
+        nonce: bytes,
+        progress: Progress | None,
+    ) -> None:
+        self.result = Uploaded()
+        self._table = table
+        self._uploader = uploader
+        self._packing = packing
+        self._version = version
+        self._nonce = nonce
+        self._progress = progress
+        self._builder: PackBuilder | None = None
+        self._target = packing.target_bytes
+        self._slab = 0
 
-def _close(builder: PackBuilder, uploader: _Uploader, result: Uploaded, progress: Progress | None) -> None:
-    pack = builder.finish()
-    result.packs.append(uploader.submit(pack))
-    if progress is not None:
-        progress(len(pack.data))
+    async def add(self, patches: EncodedPatches) -> None:
+        """Add a batch, of any number of slabs."""
+        self.result.count(patches)
+        if len(patches.rows) == 0:
+            return
+        slabs = self._table.slabs_of(chunks_of(patches.rows))
+        edges = [0, *(np.flatnonzero(np.diff(slabs)) + 1).tolist(), len(slabs)]
+        offsets = offsets_of(patches.rows)
+        for start, end in itertools.pairwise(edges):
+            self._enter(int(slabs[start]))
+            while start < end:
+                start = await self._fill(patches, offsets, start, end)
+
+    def _enter(self, slab: int) -> None:
+        """What follows is of this slab. Ends the pack if it is large enough to be one of the slabs before."""
+        size = 0 if self._builder is None else self._builder.size
+        if slab != self._slab and size >= self._packing.split(len(self.result.packs)):
+            self.close()
+        self._slab = slab
+
+    async def _fill(self, patches: EncodedPatches, offsets: NDArray[np.int64], start: int, end: int) -> int:
+        """Add patches from number ``start`` on until the pack is full; returns the next number."""
+        builder = self._builder
+        if builder is None:
+            await self._uploader.room()
+            self._target = self._packing.target(len(self.result.packs))
+            builder = PackBuilder(self._version, self._nonce, capacity=self._target + _LAST_PATCH_BYTES)
+            self._builder = builder
+        sizes = np.cumsum(patches.rows["length"][start:end].astype(np.int64) + ROW.itemsize)
+        room = min(int(np.searchsorted(sizes, self._target - builder.size)) + 1, ROWS_PER_PACK - len(builder))
+        end = min(start + room, end)
+        body = patches.body[offsets[start] : offsets[end]]
+        builder.extend((self._slab, self._slab), patches.rows[start:end], body)
+        if builder.size >= self._target or len(builder) == ROWS_PER_PACK:
+            self.close()
+        return end
+
+    def close(self) -> None:
+        """End the pack, if one is begun."""
+        if self._builder is None:
+            return
+        pack = self._builder.finish()
+        self._builder = None
+        self.result.packs.append(self._uploader.submit(pack))
+        if self._progress is not None:
+            self._progress(len(pack.data))
