@@ -17,17 +17,17 @@ from deltastore.errors import CorruptError
 from deltastore.format.dtypes import Dtype
 from deltastore.layout.weights import Bits
 
-__all__ = ["CHECKSUM_BYTES", "DecodedShard", "most_bytes"]
+__all__ = ["CHECKSUM_BYTES", "ENTRY_BYTES", "DecodedShard", "bad_shard", "chunk_place", "most_bytes"]
 
 CHECKSUM_BYTES: Final = 4
-_ENTRY_BYTES: Final = 16
+ENTRY_BYTES: Final = 16
 _ABSENT: Final = (1 << 64) - 1
 
 
 def most_bytes(grid: ShardGrid, element: Dtype) -> int:
     """Bytes of a shard that holds all its chunks: no shard is longer."""
     chunk = math.prod(grid.chunks.chunk) * element.itemsize + CHECKSUM_BYTES
-    return grid.places * (chunk + _ENTRY_BYTES) + CHECKSUM_BYTES
+    return grid.places * (chunk + ENTRY_BYTES) + CHECKSUM_BYTES
 
 
 class DecodedShard:
@@ -39,9 +39,9 @@ class DecodedShard:
         self._grid = grid
         self._element = element
         self._where = where
-        self._end = len(data) - grid.places * _ENTRY_BYTES - CHECKSUM_BYTES
+        self._end = len(data) - grid.places * ENTRY_BYTES - CHECKSUM_BYTES
         if self._end < 0:
-            raise self._bad(f"{len(data)} bytes are too few for its index")
+            raise bad_shard(where, f"{len(data)} bytes are too few for its index")
 
     def chunk(self, chunk: int) -> Bits:
         """The elements of a chunk, shape ``box.size``: a read-only view.
@@ -56,14 +56,26 @@ class DecodedShard:
 
     def _offset(self, chunk: int, wanted: int) -> int:
         _, place = self._grid.holder(chunk)
-        entry = np.frombuffer(self._data, "<u8", 2, self._end + place * _ENTRY_BYTES)
+        entry = np.frombuffer(self._data, "<u8", 2, self._end + place * ENTRY_BYTES)
         offset, length = entry.tolist()
-        if offset == length == _ABSENT:
-            raise self._bad(f"chunk {chunk} is left out; whoever wrote it must store chunks of zeros too")
-        if length != wanted or offset + length > self._end:
-            raise self._bad(f"chunk {chunk} is not {wanted} bytes inside the object")
-        return int(offset)
+        return chunk_place((offset, length), wanted, self._end, chunk, self._where)
 
-    def _bad(self, problem: str) -> CorruptError:
-        message = f"{self._where} is not a shard of this anchor: {problem}; take another version"
-        return CorruptError("bad_anchor", message, where=self._where)
+
+def chunk_place(entry: tuple[int, int], wanted: int, end: int, chunk: int, where: str) -> int:
+    """Where a chunk of ``wanted`` bytes, its checksum included, starts in a shard whose index is at ``end``.
+
+    ``entry``: (offset, length) as the index has it. Raises ``CorruptError("bad_anchor")`` for a chunk that is
+    left out or not inside the object.
+    """
+    offset, length = entry
+    if offset == length == _ABSENT:
+        raise bad_shard(where, f"chunk {chunk} is left out; whoever wrote it must store chunks of zeros too")
+    if length != wanted or offset + length > end:
+        raise bad_shard(where, f"chunk {chunk} is not {wanted} bytes inside the object")
+    return offset
+
+
+def bad_shard(where: str, problem: str) -> CorruptError:
+    """The error for an object that is not what the anchor says."""
+    message = f"{where} is not a shard of this anchor: {problem}; take another version"
+    return CorruptError("bad_anchor", message, where=where)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from deltastore.reader.following import AsyncReader, Synced, open_reader
+from deltastore.reader.following import AsyncReader, Synced
+from deltastore.reader.opening import open_reader
 
 __all__ = ["AsyncReader", "Synced", "open_reader"]

@@ -9,6 +9,7 @@ import numpy as np
 from deltastore.errors import InputError
 from deltastore.layout.device import shadow_of
 from deltastore.layout.live import LiveWeights
+from deltastore.layout.live_shard import LiveShard
 from deltastore.layout.memory import memory_of, same_memory
 from deltastore.reader.tied import Place
 
@@ -19,11 +20,15 @@ _MAX_WORK = 1_000_000
 Bits = np.ndarray[Any, Any]
 
 
-def check_apart(weights: LiveWeights) -> None:
+def check_apart(weights: LiveWeights | LiveShard) -> None:
     """Refuse read-only tensors, and two that share memory unless they are the same memory.
 
-    Raises ``InputError("wrong_memory")`` naming the tensor.
+    Parameters of a layout may not be the same memory either: it says itself which ones are tied. Raises
+    ``InputError("wrong_memory")`` naming the tensor.
     """
+    if isinstance(weights, LiveShard):
+        _refuse_shared(weights.named, "parameters", tied=False)
+        return
     named = [
         (name, shadow_of(view))
         for number, array in enumerate(weights.table.arrays)
@@ -34,11 +39,13 @@ def check_apart(weights: LiveWeights) -> None:
             raise InputError(
                 "wrong_memory", f"tensor {name!r} is read-only: give one that can change", where=name
             )
-    _refuse_shared(named)
+    _refuse_shared(named, "tensors", tied=True)
 
 
-def tied_groups(weights: LiveWeights) -> list[list[Place]]:
+def tied_groups(weights: LiveWeights | LiveShard) -> list[list[Place]]:
     """The places of tensors that are one memory, in groups of two or more."""
+    if isinstance(weights, LiveShard):
+        return weights.tied
     groups: dict[object, list[Place]] = {}
     for array in range(len(weights.table.arrays)):
         for member, view in enumerate(weights.views(array)):
@@ -47,7 +54,7 @@ def tied_groups(weights: LiveWeights) -> list[list[Place]]:
     return [group for group in groups.values() if len(group) > 1]
 
 
-def _refuse_shared(named: list[tuple[str, Bits]]) -> None:
+def _refuse_shared(named: list[tuple[str, Bits]], what: str, *, tied: bool) -> None:
     spans = sorted(
         ((*np.lib.array_utils.byte_bounds(view), name, view) for name, view in named if view.size),
         key=lambda span: span[:2],
@@ -57,10 +64,10 @@ def _refuse_shared(named: list[tuple[str, Bits]]) -> None:
         low, _, name, view = span
         reaching = [other for other in reaching if other[1] > low]
         for _, _, other_name, other in reaching:
-            if not same_memory(view, other) and _share(view, other):
+            if not (tied and same_memory(view, other)) and _share(view, other):
                 raise InputError(
                     "wrong_memory",
-                    f"tensors {other_name!r} and {name!r} share part of their memory: give separate ones",
+                    f"{what} {other_name!r} and {name!r} share part of their memory: give separate ones",
                     where=name,
                 )
         reaching.append(span)

@@ -14,19 +14,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deltastore.errors import CorruptError, InputError
-from deltastore.format.digest import MODULUS
 from deltastore.format.records import DeltaRecord, record_key
 from deltastore.format.table import TensorTable
 from deltastore.kernels.cpu import resolve
 from deltastore.kernels.grid import Box
 from deltastore.kernels.pieces import Pieces
 from deltastore.kernels.reference.staged import merge
-from deltastore.kernels.rows import CHUNK, Octets, Rows, StagedBits, chunks_of, offsets_of
+from deltastore.kernels.rows import CHUNK, ChunkList, Octets, Rows, StagedBits, chunks_of, offsets_of
 from deltastore.kernels.triton import DevicePack, apply, check, digest_chunks, mismatches
-from deltastore.layout.batches import HELD_BYTES, chunk_batches, chunks_in_order
-from deltastore.layout.live import LiveWeights
+from deltastore.layout.batches import HELD_BYTES, chunk_batches
 from deltastore.layout.memory import LiveTensors
+from deltastore.layout.piece_memory import copied_chunk, write_box
+from deltastore.layout.pieces import Layout
 from deltastore.reader.apart import check_apart, tied_groups
+from deltastore.reader.held import live_targets, shard_of
 from deltastore.reader.tied import check_tied
 
 __all__ = ["GpuStep", "GpuTargets"]
@@ -61,12 +62,14 @@ class GpuStep:
 
 
 class GpuTargets:
-    """All tensors of the table in the memory of one GPU; see ``Targets``."""
+    """Tensors of the table, or their parts in parameters, in the memory of one GPU; see ``Targets``."""
 
     merges = False
 
-    def __init__(self, table: TensorTable, tensors: LiveTensors, *, threads: int = 1) -> None:
-        self.weights = LiveWeights(table, tensors)
+    def __init__(
+        self, table: TensorTable, tensors: LiveTensors, *, threads: int = 1, layout: Layout | None = None
+    ) -> None:
+        self.weights = live_targets(table, tensors, layout)
         pieces = self.weights.device_pieces
         if pieces is None:
             raise InputError(
@@ -75,6 +78,7 @@ class GpuTargets:
         self._pieces: Pieces = pieces
         check_apart(self.weights)
         self.tied = tied_groups(self.weights)
+        self.shard = shard_of(self.weights)
         self._table = table
         self._threads = threads
 
@@ -95,7 +99,7 @@ class GpuTargets:
             arrays = [array for group in self.tied for array, _ in group]
             chunks = [rows[np.isin(rows["array"], arrays)] for _, rows, _ in step.packs]
             new, _ = self._on_host(step, np.concatenate([chunks_of(rows) for rows in chunks]))
-            check_tied(self.weights, self.tied, new, record)
+            check_tied(self._table, self._pieces, self.tied, new, record)
         return step
 
     def _check_overlaps(self, step: GpuStep, record: DeltaRecord) -> None:
@@ -113,27 +117,19 @@ class GpuTargets:
             offsets = offsets_of(rows)
             for number in np.flatnonzero(np.isin(chunks_of(rows), chunks)).tolist():
                 row = rows[number : number + 1]
-                new, _ = resolve(self._copied(row), row, body[offsets[number] : offsets[number + 1]])
+                held = copied_chunk(self._pieces, int(row["array"][0]), int(row["chunk"][0]))
+                new, _ = resolve(held, row, body[offsets[number] : offsets[number + 1]])
                 together, twice = merge(self._table.kernels, together, new)
                 overlaps += twice
         return together, overlaps
 
-    def _copied(self, row: Rows) -> Pieces:
-        array, chunk = int(row["array"][0]), int(row["chunk"][0])
-        box = self._table.arrays[array].grid.box(chunk)
-        return Pieces.of_chunks(self._table.kernels, [(array, chunk, self.weights.read_box(array, box))])
-
     def write(self, array: int, box: Box, bits: Bits) -> None:
         """Write a whole chunk."""
-        views = self.weights.views(array)
-        for offset in range(box.size[0]):
-            target = views[box.start[0] + offset]
-            source = np.array(bits[(offset, ...)], order="C").view(f"<i{bits.dtype.itemsize}")
-            target[(*box.slices[1:], ...)].copy_(target.new_tensor(source))
+        write_box(self._pieces, array, box, bits)
 
-    async def digest(self) -> int:
-        """The digest of the live weights, mod 2**64; worked out on the device."""
-        total = 0
-        for chunks in chunk_batches(self._table, chunks_in_order(self._table), HELD_BYTES):
-            total += int(digest_chunks(self._pieces, chunks).sum(dtype=np.uint64))
-        return total % MODULUS
+    def digests(self, chunks: ChunkList) -> NDArray[np.uint64]:
+        """The digest of what is held of each chunk, worked out on the device; see ``Targets``."""
+        pieces = self._pieces if self.shard is None else self.shard.once
+        parts = [np.zeros(0, np.uint64)]
+        parts += [digest_chunks(pieces, some) for some in chunk_batches(self._table, chunks, HELD_BYTES)]
+        return np.concatenate(parts)

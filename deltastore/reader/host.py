@@ -12,14 +12,15 @@ from numpy.typing import NDArray
 from deltastore.errors import CorruptError, InputError
 from deltastore.format.records import DeltaRecord, record_key
 from deltastore.format.table import TensorTable
-from deltastore.kernels.cpu import merge, mismatches, resolve, scatter
+from deltastore.kernels.cpu import digest_chunks, merge, mismatches, resolve, scatter
 from deltastore.kernels.grid import Box
 from deltastore.kernels.pieces import Pieces
-from deltastore.kernels.rows import Octets, Rows, StagedBits
-from deltastore.layout.live import LiveWeights
+from deltastore.kernels.rows import ChunkList, Octets, Rows, StagedBits
 from deltastore.layout.memory import LiveTensors
-from deltastore.layout.weights import digest_of
+from deltastore.layout.piece_memory import write_box
+from deltastore.layout.pieces import Layout
 from deltastore.reader.apart import check_apart, tied_groups
+from deltastore.reader.held import live_targets, shard_of
 from deltastore.reader.tied import check_tied
 
 __all__ = ["HostStep", "HostTargets"]
@@ -54,18 +55,21 @@ class HostStep:
 
 
 class HostTargets:
-    """All tensors of the table in the memory of the CPU; see ``Targets``."""
+    """Tensors of the table, or their parts in parameters, in the memory of the CPU; see ``Targets``."""
 
     merges = True
 
-    def __init__(self, table: TensorTable, tensors: LiveTensors, *, threads: int = 1) -> None:
-        self.weights = LiveWeights(table, tensors)
+    def __init__(
+        self, table: TensorTable, tensors: LiveTensors, *, threads: int = 1, layout: Layout | None = None
+    ) -> None:
+        self.weights = live_targets(table, tensors, layout)
         pieces = self.weights.pieces
         if pieces is None:
             raise InputError("wrong_memory", "tensors stand partly on a GPU: give all of them in one memory")
         self.pieces: Pieces = pieces
         check_apart(self.weights)
         self.tied = tied_groups(self.weights)
+        self.shard = shard_of(self.weights)
         self._table = table
         self._threads = threads
 
@@ -82,7 +86,7 @@ class HostTargets:
         step = self._together([part.new for part in parts], record)
         if under is not None:
             step, _ = merge(self._table.kernels, under.new, step, threads=self._threads)
-        check_tied(self.weights, self.tied, step, record)
+        check_tied(self._table, self.pieces, self.tied, step, record)
         return HostStep(self, step)
 
     def _together(self, parts: list[StagedBits], record: DeltaRecord) -> StagedBits:
@@ -107,10 +111,9 @@ class HostTargets:
 
     def write(self, array: int, box: Box, bits: Bits) -> None:
         """Write a whole chunk."""
-        views = self.weights.views(array)
-        for offset in range(box.size[0]):
-            views[box.start[0] + offset][box.slices[1:]] = bits[offset]
+        write_box(self.pieces, array, box, bits)
 
-    async def digest(self) -> int:
-        """The digest of the live weights, mod 2**64."""
-        return await digest_of(self.weights, threads=self._threads)
+    def digests(self, chunks: ChunkList) -> NDArray[np.uint64]:
+        """The digest of what is held of each chunk; see ``Targets``."""
+        pieces = self.pieces if self.shard is None else self.shard.once
+        return digest_chunks(pieces, chunks, threads=self._threads)

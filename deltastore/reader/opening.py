@@ -1,29 +1,48 @@
-"""Which kind of targets a reader's tensors are."""
+"""Opening a reader: the stream's newest version, its table, and whether the tensors fit it."""
 
 from __future__ import annotations
 
-from typing import Any
+from contextlib import nullcontext
 
-from deltastore.errors import InputError
-from deltastore.format.table import TensorTable
-from deltastore.layout.device import is_on_device
-from deltastore.layout.memory import LiveTensors, check_named
-from deltastore.reader.host import HostTargets
-from deltastore.reader.targets import Targets
+from deltastore.errors import NotFoundError
+from deltastore.kernels.threads import chosen_threads
+from deltastore.layout.memory import LiveTensors
+from deltastore.layout.pieces import Layout
+from deltastore.log import Log
+from deltastore.reader.following import AsyncReader
+from deltastore.reader.synced import Pause
+from deltastore.replay import read_table
+from deltastore.stores.base import Store
 
-__all__ = ["targets_of"]
+__all__ = ["open_reader"]
 
 
-def targets_of(table: TensorTable, tensors: LiveTensors, *, threads: int) -> Targets[Any]:
-    """The tensors as memory to write into. ``threads``: how many kernels of the CPU may use.
+async def open_reader(
+    store: Store,
+    tensors: LiveTensors,
+    *,
+    layout: Layout | None = None,
+    pause: Pause | None = None,
+    threads: int | None = None,
+) -> AsyncReader:
+    """A reader that will write versions of the stream in ``store`` into ``tensors``, in place.
 
-    Raises what ``Targets`` says.
+    ``tensors``: every tensor of the stream, by checkpoint name, as NumPy arrays or torch tensors of
+    exactly its shape and type, all in the memory of the CPU or all in that of one GPU. With ``layout``:
+    every parameter of it by the parameter's name; only what these need is fetched, and the first version is
+    an anchor's, whatever the parameters hold. ``pause`` makes a context in which the engine leaves its
+    weights alone. ``threads``: how many may decode and write at once; None: one for each processor, but at
+    most 8. Nothing is fetched but the log and the table until the first ``sync``.
+
+    Raises ``NotFoundError`` (``no_stream``, ``no_version``) and ``InputError`` naming the first tensor or
+    parameter that does not fit.
     """
-    check_named(tensors)
-    if any(is_on_device(tensor) for tensor in tensors.values()):
-        try:
-            from deltastore.reader.gpu import GpuTargets
-        except ImportError as error:
-            raise InputError("wrong_memory", f"tensors stand on a GPU, and {error}") from None
-        return GpuTargets(table, tensors, threads=threads)
-    return HostTargets(table, tensors, threads=threads)
+    log = Log(store)
+    last = await log.tip()
+    newest = await log.manifest_before(last)
+    if newest is None:
+        raise NotFoundError("no_version", f"{store.url} has no version yet: wait for the trainer's first one")
+    table = await read_table(store, newest.table)
+    return AsyncReader(
+        store, table, tensors, newest, last, pause or nullcontext, chosen_threads(threads), layout
+    )

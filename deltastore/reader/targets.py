@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from deltastore.format.records import DeltaRecord
 from deltastore.kernels.grid import Box
-from deltastore.kernels.rows import Octets, Rows
-from deltastore.layout.live import LiveWeights
+from deltastore.kernels.rows import ChunkList, Octets, Rows
+from deltastore.layout.live_shard import LiveShard
+from deltastore.reader.held import HeldWeights
 from deltastore.reader.tied import Place
 
 __all__ = ["Step", "Targets"]
@@ -45,14 +46,17 @@ S = TypeVar("S", bound=Step)
 
 
 class Targets(Protocol[S]):
-    """All tensors of the table as memory that can be written.
+    """All tensors of the table, or with a layout a shard of them, as memory that can be written.
 
     Making one raises ``InputError`` for a tensor that is missing, unknown, of another shape or type,
     read-only, or that shares part of its memory with another one. Tied tensors (exactly the same memory) are
     fine.
     """
 
-    weights: LiveWeights
+    weights: HeldWeights
+    shard: LiveShard | None
+    """The shard, with a layout."""
+
     merges: bool
     """Whether several deltas can be staged on each other and written as one step."""
 
@@ -62,8 +66,8 @@ class Targets(Protocol[S]):
     def resolve(self, rows: Rows, body: Octets, under: S | None) -> tuple[S, NDArray[np.uint64]]:
         """Check the patches of one pack against the live weights, over which ``under`` may be staged.
 
-        Writes nothing. Returns what will be written, and each row's digest difference, uint64 ``(R,)``.
-        Raises ``PatchError``.
+        Writes nothing. Returns what will be written, and the digest difference of each row's elements that
+        are held, uint64 ``(R,)``. Raises ``PatchError``.
         """
         ...
 
@@ -76,9 +80,9 @@ class Targets(Protocol[S]):
         ...
 
     def write(self, array: int, box: Box, bits: Bits) -> None:
-        """Write a whole chunk; ``bits`` has the shape of ``box``."""
+        """Write what is held of a chunk; ``bits`` has the shape of ``box``."""
         ...
 
-    async def digest(self) -> int:
-        """The digest of the live weights, mod 2**64; reads every element."""
+    def digests(self, chunks: ChunkList) -> NDArray[np.uint64]:
+        """The digest of what is held of each of n chunks, each element once: uint64 ``(n,)``."""
         ...

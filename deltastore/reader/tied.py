@@ -9,8 +9,9 @@ import numpy as np
 from deltastore.errors import InputError
 from deltastore.format.records import DeltaRecord
 from deltastore.format.table import TensorTable
+from deltastore.kernels.pieces import Pieces
 from deltastore.kernels.rows import StagedBits
-from deltastore.layout.live import LiveWeights
+from deltastore.layout.piece_memory import bits_at
 
 __all__ = ["Place", "check_tied"]
 
@@ -19,16 +20,18 @@ Place = tuple[int, int]
 """(array, member) of a tensor."""
 
 
-def check_tied(weights: LiveWeights, groups: list[list[Place]], new: StagedBits, record: DeltaRecord) -> None:
+def check_tied(
+    table: TensorTable, pieces: Pieces, groups: list[list[Place]], new: StagedBits, record: DeltaRecord
+) -> None:
     """``InputError("wrong_memory")`` when ``new`` would make tensors differ that are one memory.
 
-    ``groups``: the places of tensors that share exactly their memory.
+    ``groups``: the places of tensors that share exactly their memory, as far as ``pieces`` hold them; ``new``
+    has elements that they hold.
     """
-    table = weights.table
     for first, *others in groups:
-        memory, expected = weights.tensor(*first), _changes(table, new, first)
+        expected = _changes(table, new, first)
         for other in others:
-            if not _equal(memory, expected, _changes(table, new, other)):
+            if not _equal(pieces, first, expected, _changes(table, new, other)):
                 names = [table.arrays[array].names[member] for array, member in (first, other)]
                 raise InputError(
                     "wrong_memory",
@@ -54,12 +57,13 @@ def _changes(table: TensorTable, new: StagedBits, place: Place) -> tuple[Bits, B
     return np.concatenate(flats), np.concatenate(values)
 
 
-def _equal(memory: Bits, first: tuple[Bits, Bits], second: tuple[Bits, Bits]) -> bool:
+def _equal(pieces: Pieces, place: Place, first: tuple[Bits, Bits], second: tuple[Bits, Bits]) -> bool:
     """Whether both changes lead from what stands in memory to the same."""
     touched = np.union1d(first[0], second[0])
+    before = bits_at(pieces, *place, touched)
     results = []
     for flat, bits in (first, second):
-        after = memory[np.unravel_index(touched, memory.shape)]
+        after = before.copy()
         after[np.searchsorted(touched, flat)] = bits
         results.append(after)
     return bool((results[0] == results[1]).all())

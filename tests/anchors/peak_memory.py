@@ -18,9 +18,11 @@ from pathlib import Path
 import numpy as np
 
 from deltastore.anchors import AnchorWeights, write_anchor
+from deltastore.anchors.portion import AnchorPortion
 from deltastore.checkpoints import Checkpoint, CheckpointWeights, write_checkpoint
 from deltastore.format.dtypes import DTYPES
 from deltastore.format.table import TensorSpec
+from deltastore.layout.batches import chunks_in_order
 from deltastore.layout.cutting import plain_table
 from deltastore.layout.weights import Bits, Weights, chunks_of, digest_of
 from deltastore.stores.local import LocalStore
@@ -59,7 +61,11 @@ async def through_anchor(folder: Path, rise: Callable[[], int]) -> dict[str, int
     written = rise()
     anchor = await AnchorWeights.open(store, 1, ref, weights.table)
     same = await digest_of(anchor) == await digest_of(weights)
-    return {"nbytes": await count(anchor), "written": written, "read": rise(), "same": same}
+    found = {"nbytes": await count(anchor), "written": written, "read": rise(), "same": same}
+    portion = await AnchorPortion.open(store, 1, ref, weights.table)
+    objects = portion.fetch(chunks_in_order(weights.table)[::2], ahead=3)
+    nbytes = sum([sum(bits.nbytes for _, _, bits in one.chunks) async for one in objects])
+    return {**found, "part_nbytes": nbytes, "part": rise()}
 
 
 async def through_checkpoint(folder: Path, rise: Callable[[], int]) -> dict[str, int]:

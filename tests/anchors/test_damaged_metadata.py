@@ -106,6 +106,6 @@ async def test_metadata_that_is_no_object(anchor: Anchor, name: str, data: bytes
 
 
 async def test_large_metadata_is_refused_unfetched(anchor: Anchor, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("deltastore.anchors.reading.TABLE_BYTES", 300)
+    monkeypatch.setattr("deltastore.anchors.opening.TABLE_BYTES", 300)
     error = await anchor.refused()
     assert (error.code, error.where) == ("bad_anchor", anchor.key(ARRAY))

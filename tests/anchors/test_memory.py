@@ -18,3 +18,5 @@ def test_an_anchor_takes_a_few_shards_of_memory(tmp_path: Path) -> None:
     assert found["nbytes"] == 512 << 20
     assert found["written"] < 400
     assert found["read"] < 400
+    assert found["part_nbytes"] == 256 << 20
+    assert found["part"] < 450

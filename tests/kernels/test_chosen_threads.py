@@ -9,7 +9,7 @@ import pytest
 
 from deltastore.errors import InputError
 from deltastore.kernels.threads import chosen_threads
-from deltastore.reader.following import open_reader
+from deltastore.reader.opening import open_reader
 from deltastore.writer.opening import open_writer
 from tests.doubles.models import blank, differing, tiny_model
 from tests.doubles.stores import memory_store

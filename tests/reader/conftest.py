@@ -7,6 +7,7 @@ import pytest
 from tests.doubles.models import small_model
 from tests.doubles.stores import WatchedStore, memory_store
 from tests.doubles.training import Trainer
+from tests.reader.shards import fetch_by_ranges
 
 
 @pytest.fixture
@@ -21,3 +22,9 @@ async def trainer(store: WatchedStore) -> Trainer:
     trainer = await Trainer.create(store, small_model())
     await trainer.step(25)
     return trainer
+
+
+@pytest.fixture
+def by_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small objects are read in ranges as large ones are."""
+    fetch_by_ranges(monkeypatch)

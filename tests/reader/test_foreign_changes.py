@@ -13,7 +13,8 @@ import torch
 from deltastore.errors import CorruptError, InputError
 from deltastore.format.records import DeltaRecord
 from deltastore.log import Log
-from deltastore.reader.following import AsyncReader, open_reader
+from deltastore.reader.following import AsyncReader
+from deltastore.reader.opening import open_reader
 from tests.doubles.forging import forge
 from tests.doubles.models import bits, blank, differing
 from tests.doubles.stores import WatchedStore

@@ -14,7 +14,7 @@ import torch
 from deltastore.errors import InputError
 from deltastore.layout.device import host_copy, is_on_device, shadow_of
 from deltastore.layout.live import LiveWeights
-from deltastore.reader.following import open_reader
+from deltastore.reader.opening import open_reader
 from tests.doubles.models import Tensors, cut_table
 from tests.doubles.stores import memory_store
 from tests.doubles.training import Trainer

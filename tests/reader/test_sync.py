@@ -9,7 +9,7 @@ import pytest
 
 from deltastore.errors import CorruptError, NotFoundError, UnsupportedError
 from deltastore.format.records import record_key
-from deltastore.reader.following import open_reader
+from deltastore.reader.opening import open_reader
 from deltastore.stores.local import LocalStore
 from deltastore.validate import validate
 from tests.doubles.forging import append_foreign, change_record

@@ -11,8 +11,8 @@ import torch
 
 from deltastore.errors import InputError
 from deltastore.kernels.reference.staged import staged
-from deltastore.reader.following import open_reader
 from deltastore.reader.host import HostTargets
+from deltastore.reader.opening import open_reader
 from deltastore.validate import validate
 from tests.doubles.models import bf16, bits, blank, copy_of, cut_table, differing, small_model, tiny_model
 from tests.doubles.stores import contents, memory_store

@@ -26,7 +26,7 @@ def interpreted(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_every_case_passes_in_the_interpreter() -> None:
-    assert len(CASES) == 6
+    assert len(CASES) == 7
     result = interpreted("pytest", "-q", "-p", "no:cacheprovider", *map(str, CASES))
     assert result.returncode == 0, result.stdout[-8000:] + result.stderr[-2000:]
 

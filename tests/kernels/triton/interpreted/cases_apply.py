@@ -63,7 +63,7 @@ def test_a_pack_does_what_the_reference_does(seed: int, density: float, forms: t
     table = table_of()
     before = random_weights(table, seed)
     whole = pack_between(table, before, changed_weights(table, before, seed + 100, density))
-    patches = every(2 if density > 0.1 else 1, whole)
+    patches = every(4 if density > 0.1 else 1, whole)
     model = model_of(table, seed, forms, before)
     start = model.content()
 

@@ -10,8 +10,9 @@ import torch
 
 from deltastore.errors import CorruptError, InputError, TornError
 from deltastore.format.records import DeltaRecord
-from deltastore.reader.following import AsyncReader, open_reader
+from deltastore.reader.following import AsyncReader
 from deltastore.reader.gpu import GpuStep, GpuTargets
+from deltastore.reader.opening import open_reader
 from deltastore.writer.opening import open_writer
 from tests.doubles.models import Tensors, bits, cut_table, differing, small_model, tiny_model
 from tests.doubles.stores import memory_store
