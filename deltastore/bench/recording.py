@@ -12,6 +12,8 @@ from deltastore.stores.wrapped import WrappedStore
 
 __all__ = ["RecordingStore", "Request", "longest_chain"]
 
+_Fetched = list[bytes]
+
 
 @dataclass(frozen=True, slots=True)
 class Request:
@@ -33,8 +35,9 @@ class RecordingStore(WrappedStore):
         self._note = note or self.requests.append
 
     async def get(self, key: str, *, limit: int) -> bytes:
-        with self._timed("get", key):
-            return await self.inner.get(key, limit=limit)
+        with self._timed("get", key) as fetched:
+            fetched.append(data := await self.inner.get(key, limit=limit))
+        return data
 
     async def get_range(self, key: str, start: int, length: int) -> bytes:
         with self._timed("get_range", key, length):
@@ -66,11 +69,14 @@ class RecordingStore(WrappedStore):
             return await self.inner.stat(key)
 
     @contextmanager
-    def _timed(self, operation: str, key: str, nbytes: int = 0) -> Iterator[None]:
+    def _timed(self, operation: str, key: str, nbytes: int = 0) -> Iterator[_Fetched]:
+        """``nbytes`` are known before, or are those that the caller appends."""
+        fetched: _Fetched = []
         began = time.perf_counter()
         try:
-            yield
+            yield fetched
         finally:
+            nbytes += sum(map(len, fetched))
             self._note(Request(operation, key, nbytes, began, time.perf_counter()))
 
 

@@ -22,10 +22,13 @@ _DRAFT: Final = ".deltastore-"
 _WEIGHTS: Final = re.compile(r"model(-\d+-of-\d+)?\.safetensors", re.ASCII)
 
 
-def prepare_folder(folder: Path, *, overwrite: bool) -> None:
+def prepare_folder(
+    folder: Path, *, overwrite: bool, how: str = "its weights with overwrite (--force)"
+) -> None:
     """Make the folder if it is absent; ``InputError("bad_argument")`` if it holds files and may not.
 
-    Drafts that a killed process left behind do not count.
+    Drafts that a killed process left behind do not count. ``how`` says what would
+    be replaced, and by which option.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -33,7 +36,7 @@ def prepare_folder(folder: Path, *, overwrite: bool) -> None:
     except OSError as error:
         raise cannot("write", folder, error) from None
     if names and not overwrite:
-        message = f"{folder} is not empty: give an empty one, or replace its weights with overwrite (--force)"
+        message = f"{folder} is not empty: give an empty one, or replace {how}"
         raise InputError("bad_argument", message, where=str(folder))
 
 

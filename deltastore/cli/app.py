@@ -14,8 +14,11 @@ from deltastore.cli.doctor import doctor
 from deltastore.cli.export import export
 from deltastore.cli.follow import follow
 from deltastore.cli.init import init
+from deltastore.cli.layout import layout
 from deltastore.cli.log import log
+from deltastore.cli.plan import plan
 from deltastore.cli.publish import publish
+from deltastore.cli.pull import pull
 from deltastore.cli.show import show
 from deltastore.cli.validate import validate
 
@@ -31,7 +34,7 @@ app: Final = typer.Typer(
     rich_markup_mode=None,
 )
 
-for command in (init, publish, log, show, export, validate, follow, doctor, demo):
+for command in (init, publish, log, show, export, validate, follow, plan, pull, layout, doctor, demo):
     app.command(command.__name__, epilog=EXIT_STATUS)(command)
 app.add_typer(bench, name="bench")
 

@@ -18,6 +18,7 @@ __all__ = [
     "Label",
     "SingleWriter",
     "StreamUrl",
+    "Version",
     "parse_label",
     "parse_metadata",
     "parse_version",
@@ -43,6 +44,7 @@ StreamUrl = Annotated[
         help="Where the stream is: s3://bucket/prefix, file:///abs/path, or a path that starts with / or ./.",
     ),
 ]
+Version = Annotated[str, typer.Option("--version", metavar="N", help="A version, by default the newest one.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout, and nothing else there.")]
 SingleWriter = Annotated[
     bool,

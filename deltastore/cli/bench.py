@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
@@ -22,6 +22,16 @@ bench: Final = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
 )
+
+StoreUrl = Annotated[
+    str, typer.Argument(metavar="URL", help="The store to measure, as of a stream; it need not hold one.")
+]
+Shapes = Annotated[
+    str, typer.Option("--model", metavar="MODEL", help="Shapes: qwen3-0.6b, qwen3-8b, qwen3-30b-a3b.")
+]
+ReadBy = Annotated[
+    Literal["ep", "tp"], typer.Option("--moe", help="Readers that the stream lays experts out for.")
+]
 
 _MOST_STEPS: Final = 1000
 """Between two versions."""
@@ -70,9 +80,7 @@ def kernels(
 
 @bench.command("store", epilog=EXIT_STATUS)
 def store(
-    url: Annotated[
-        str, typer.Argument(metavar="URL", help="The store to measure, as of a stream; it need not hold one.")
-    ],
+    url: StoreUrl,
     megabytes: Annotated[
         int, typer.Option("--megabytes", metavar="N", min=1, help="Size of the large delta.")
     ] = 200,
@@ -141,6 +149,48 @@ def inversion(
         output.result({**asdict(figure), "reached": figure.reached}, _line(figure, width=38))
 
 
+@bench.command("shards", epilog=EXIT_STATUS)
+def shards(
+    url: StoreUrl,
+    model: Shapes = "qwen3-8b",
+    layers: Annotated[int, typer.Option("--layers", metavar="N", min=1, help="How many of them.")] = 1,
+    slabs: Annotated[int, typer.Option("--slabs", metavar="N", min=1, help="Of the stream.")] = 8,
+    moe: ReadBy = "ep",
+    tp: Annotated[int, typer.Option("--tp", metavar="N", min=1, help="Ranks of the engine.")] = 8,
+    ep: Annotated[int, typer.Option("--ep", metavar="N", min=1, help="Likewise, for its experts.")] = 1,
+    density: Annotated[
+        float, typer.Option("--density", metavar="SHARE", min=1e-6, max=1.0, help="Elements that change.")
+    ] = 0.01,
+    vocabulary: Annotated[
+        int | None, typer.Option("--vocabulary", metavar="N", min=1, help="Another than the model's.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """What each rank of a vLLM engine fetches of a delta beside its exact share; how fast one applies it.
+
+    Publishes a delta of real shapes under a name of its own in the store, and removes it at the end. Takes
+    memory: two bytes for each parameter, and what one rank holds. Exits with 0, reached or not.
+    """
+    import asyncio
+    from contextlib import aclosing
+
+    from deltastore.bench.shards.measure import measure_shards
+    from deltastore.bench.shards.models import CONFIGS, ShardsPlan
+
+    if model not in CONFIGS:
+        raise UsageError("usage", f"--model is one of {', '.join(CONFIGS)}, not {model}")
+    output = Output(as_json=as_json)
+    other = {} if vocabulary is None else {"vocab_size": vocabulary}
+    plan = ShardsPlan(model, layers, slabs=slabs, moe=moe, density=density, tp=tp, ep=ep, instead=other)
+
+    async def run() -> None:
+        async with aclosing(measure_shards(url, plan)) as figures:
+            async for figure in figures:
+                output.result({**asdict(figure), "reached": figure.reached}, _line(figure, near_one=4))
+
+    asyncio.run(run())
+
+
 def _counts(text: str) -> tuple[int, ...]:
     parts = text.split(",")
     if not all(part.isascii() and part.isdigit() and 0 < int(part) <= _MOST_STEPS for part in parts):
@@ -148,8 +198,12 @@ def _counts(text: str) -> tuple[int, ...]:
     return tuple(sorted({int(part) for part in parts}))
 
 
-def _line(figure: Figure, width: int = 29) -> str:
-    ratio = "" if figure.ratio is None else f"{figure.ratio:6.2f} of {figure.beside}"
+def _line(figure: Figure, width: int = 29, near_one: int = 2) -> str:
+    """``near_one``: digits of a ratio between 0.9 and 1.1."""
+    ratio = ""
+    if figure.ratio is not None:
+        digits = near_one if 0.9 <= figure.ratio <= 1.1 else 2
+        ratio = f"{figure.ratio:{digits + 4}.{digits}f} of {figure.beside}"
     wanted = "" if figure.target is None else f"  ({'<=' if figure.at_most else '>='} {figure.target:g})"
     missed = "  MISSED" if figure.reached is False else ""
     return f"{figure.name:<{width}}{figure.value:10.2f} {figure.unit:<9}{ratio}{wanted}{missed}".rstrip()
