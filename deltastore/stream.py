@@ -9,14 +9,21 @@ from collections.abc import AsyncIterator
 from types import TracebackType
 from typing import Any, Final, Self
 
+from deltastore.carried_config import carried_config
 from deltastore.errors import InputError, NotFoundError
 from deltastore.format.records import Record
-from deltastore.layout.cutting import plain_table
+from deltastore.layout.cuts import Experts
+from deltastore.layout.families.config import AnyConfig
+from deltastore.layout.grids import chosen_grid
+from deltastore.layout.laid_weights import LaidWeights, laid_specs
 from deltastore.layout.live import LiveWeights, live_specs
 from deltastore.layout.live_parts import PartTensors
 from deltastore.layout.memory import LiveTensors, check_named
+from deltastore.layout.pieces import Layout
+from deltastore.layout.weights import Weights
 from deltastore.log import Log, Manifest
-from deltastore.reader.following import AsyncReader, Pause, open_reader
+from deltastore.reader.following import AsyncReader, Pause
+from deltastore.reader.opening import open_reader
 from deltastore.replay import ReplayedWeights, find_path, read_table
 from deltastore.stores.base import Store
 from deltastore.stores.open import open_store
@@ -74,6 +81,10 @@ class AsyncStream:
         url: str | os.PathLike[str] | Store,
         tensors: LiveTensors,
         *,
+        layout: Layout | None = None,
+        config: AnyConfig | None = None,
+        slabs: int | None = None,
+        moe: Experts | None = None,
         cast: str | None = None,
         metadata: Metadata | None = None,
         label: str = "",
@@ -81,6 +92,9 @@ class AsyncStream:
     ) -> Self:
         """A new stream whose version 0 is ``tensors``, stored whole.
 
+        ``layout``: ``tensors`` are parameters instead, named and fused as it says, of the whole model.
+        ``config``: a Hugging Face configuration (mapping or path); weights are then cut for readers of a
+        shard, ``slabs`` (default 8) and ``moe`` ("ep" or "tp") say for which: see ``slab_table``.
         ``cast="BF16"`` stores F32 tensors as BF16, rounded to nearest even. Raises
         ``ConflictError("exists")`` where there is a stream already. ``single_writer``: as in ``open``.
         """
@@ -88,8 +102,13 @@ class AsyncStream:
         if not tensors:
             raise InputError("bad_argument", "a stream needs at least one tensor: none were given")
         stream = cls(store_of(url, single_writer=single_writer))
-        table = plain_table(live_specs(tensors, cast=cast))
-        weights = LiveWeights(table, tensors, cast=cast is not None)
+        narrow = cast is not None
+        if layout is None:
+            table = chosen_grid(live_specs(tensors, cast=cast), config, slabs=slabs, moe=moe).table
+            weights: Weights = LiveWeights(table, tensors, cast=narrow)
+        else:
+            table = chosen_grid(laid_specs(layout, cast=cast), config, slabs=slabs, moe=moe).table
+            weights = LaidWeights(table, layout, tensors, cast=narrow)
         await create_stream(stream._store, weights, metadata=metadata, label=label)
         return stream
 
@@ -110,6 +129,10 @@ class AsyncStream:
         """The manifest of ``version``; ``NotFoundError("no_version")``."""
         return await self._log.manifest(version)
 
+    async def config(self) -> dict[str, Any]:
+        """The ``config.json`` that the stream carries, for ``deltastore.layouts``; see ``carried_config``."""
+        return await carried_config(self._store, await self.newest())
+
     async def weights(self, version: int | None = None) -> ReplayedWeights:
         """The weights of a version (default: the newest), to be read chunk by chunk."""
         target = await self.newest() if version is None else await self.manifest(version)
@@ -120,6 +143,7 @@ class AsyncStream:
         self,
         tensors: PartTensors,
         *,
+        layout: Layout | None = None,
         resumes: int | None = None,
         cast: bool = False,
         label: str = "",
@@ -137,6 +161,7 @@ class AsyncStream:
         writer = await open_writer(
             self._store,
             tensors,
+            layout=layout,
             resumes=resumes,
             cast=cast,
             label=label,
@@ -154,10 +179,15 @@ class AsyncStream:
         return writer
 
     async def reader(
-        self, tensors: LiveTensors, *, pause: Pause | None = None, threads: int | None = None
+        self,
+        tensors: LiveTensors,
+        *,
+        layout: Layout | None = None,
+        pause: Pause | None = None,
+        threads: int | None = None,
     ) -> AsyncReader:
         """A reader that writes versions into ``tensors``, in place; see ``open_reader``."""
-        return await open_reader(self._store, tensors, pause=pause, threads=threads)
+        return await open_reader(self._store, tensors, layout=layout, pause=pause, threads=threads)
 
     async def close(self) -> None:
         """Wait for what writers have in the background, then release the store; raises what they met."""
