@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -9,8 +10,13 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import save_file
 
 import deltastore
+from deltastore.cli import main
+from deltastore.layout.families import model_of
+from tests.doubles.configs import decoder
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 STEPS = 12
@@ -70,7 +76,25 @@ def test_an_engine_follows_trainers_that_hold_a_shard_each(tmp_path: Path) -> No
     assert versions_in(engine.stdout) == [3]
 
 
-@pytest.mark.parametrize("script", ["trainer.py", "engine.py", "sharded_trainer.py"])
+def test_a_rank_of_a_sharded_engine_follows(tmp_path: Path) -> None:
+    config = decoder("Qwen3ForCausalLM", 64, 2, 8, 4, 96, 300, head_dim=16)
+    tensors = {spec.name: torch.randn(spec.shape).to(torch.bfloat16) for spec in model_of(config).tensors()}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    save_file(tensors, tmp_path / "model.safetensors")
+    url = (tmp_path / "policy").as_uri()
+    assert main(["init", url, "--from", str(tmp_path)]) == 0
+    with deltastore.open(url) as stream:
+        writer = stream.writer(tensors)
+        tensors["model.norm.weight"][3] += 1
+        writer.publish()
+    engine = subprocess.run(
+        command("engine_shard.py", url, "4", "2", "1"), capture_output=True, text=True, timeout=120
+    )
+    assert engine.returncode == 0, engine.stderr
+    assert versions_in(engine.stdout) == [1]
+
+
+@pytest.mark.parametrize("script", ["trainer.py", "engine.py", "engine_shard.py", "sharded_trainer.py"])
 def test_an_example_shows_how_to_start_it_and_is_short(script: str) -> None:
     text = (EXAMPLES / script).read_text(encoding="utf-8")
     assert f" examples/{script} file:///" in text
