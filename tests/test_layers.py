@@ -27,11 +27,12 @@ TIERS: tuple[frozenset[str], ...] = (
             "transfer",
             "validate",
             "export",
+            "pull",
             "demo",
             "bench",
         }
     ),
-    frozenset({"replay", "lent_loop"}),
+    frozenset({"replay", "carried_config", "lent_loop", "layouts"}),
     frozenset({"detect", "layout", "log", "anchors", "checkpoints"}),
     frozenset({"format", "stores"}),
     frozenset({"kernels"}),

@@ -19,8 +19,9 @@ from deltastore.format.records import AnchorRecord, DeltaRecord, record_key
 from deltastore.kernels.rows import StagedBits
 from deltastore.layout.live import LiveWeights
 from deltastore.log import Log
-from deltastore.reader.following import AsyncReader, open_reader
+from deltastore.reader.following import AsyncReader
 from deltastore.reader.host import HostTargets
+from deltastore.reader.opening import open_reader
 from deltastore.stores.base import Data
 from deltastore.stores.settled import create_settled
 from deltastore.validate import validate

@@ -10,7 +10,7 @@ import pytest
 
 from deltastore.errors import ConflictError, NotFoundError
 from deltastore.log import Log
-from deltastore.reader.following import open_reader
+from deltastore.reader.opening import open_reader
 from deltastore.stores.local import LocalStore
 from deltastore.stream import AsyncStream
 from deltastore.validate import validate

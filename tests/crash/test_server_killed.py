@@ -31,11 +31,11 @@ from tests.doubles.training import Engine
 from tests.servers.server import Server
 from tests.servers.weed import running_weed
 
-ALONE, TOGETHER = 175, 25
-KILLED_AT = (40, 110, 180, 192)
+ALONE, TOGETHER = 80, 20
+KILLED_AT = (30, 65, 84, 93)
 DOWN_SECONDS = 0.4
 PATIENCE_SECONDS = 2.0
-ANCHOR_EVERY = 40
+ANCHOR_EVERY = 20
 
 
 def impatient(server: Server) -> S3Store:
@@ -173,7 +173,7 @@ async def test_versions_outlive_the_server(s3_credentials: None, tmp_path: Path)
             training = Training(store, tiny_model(1))
             await AsyncStream.create(store, training.model, metadata={"step": 0})
             followers = [
-                Following(await Engine.start(store, training.model), lag) for lag in (0.02, 0.1, 0.5)
+                Following(await Engine.start(store, training.model), lag) for lag in (0.02, 0.1, 0.3)
             ]
             async with meanwhile(*(one.go() for one in followers)), asyncio.TaskGroup() as group:
                 group.create_task(kill_at(server, training, KILLED_AT))

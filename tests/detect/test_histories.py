@@ -11,7 +11,7 @@ from .histories import InverseHistories
 
 TestHistories = pytest.mark.spec("DS084")(InverseHistories.TestCase)
 TestHistories.settings = settings(
-    max_examples=int(os.environ.get("DELTASTORE_HISTORIES", "100")),
+    max_examples=int(os.environ.get("DELTASTORE_HISTORIES", "40")),
     stateful_step_count=25,
     suppress_health_check=list(HealthCheck),
 )

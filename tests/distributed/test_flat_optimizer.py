@@ -22,7 +22,7 @@ from tests.doubles.models import BFLOAT16, Tensors, cut_table, differing
 from tests.doubles.training import Engine
 
 from .flat_trainer import ROUNDS, Scenario, train
-from .ranks import run_ranks, truth_of
+from .ranks import Ranks, truth_of
 
 CHUNK_ELEMENTS = 700
 """Chunks of a few rows each: shards begin and end within them."""
@@ -54,11 +54,11 @@ async def create_streams(folder: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of all scenarios, when they are over: loading torch costs more than they do."""
+def trained(ranks: Ranks, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of all scenarios, when they are over."""
     folder = tmp_path_factory.mktemp("flat")
     asyncio.run(create_streams(folder))
-    run_ranks(train, max(scenario.topology.world for scenario in SCENARIOS), SCENARIOS, folder)
+    ranks.run(train, max(scenario.topology.world for scenario in SCENARIOS), SCENARIOS, folder)
     return folder
 
 

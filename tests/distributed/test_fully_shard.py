@@ -16,7 +16,7 @@ from tests.doubles.models import BFLOAT16, Tensors, differing
 from tests.doubles.training import Engine
 
 from .fully_sharded_trainer import ROUNDS, Sharding, network, train
-from .ranks import run_ranks, truth_of
+from .ranks import Ranks, truth_of
 from .sharding import PROCESSES
 
 SHARDINGS = (Sharding("of-all", (4,), ("fused",)), Sharding("of-replicas", (2, 2), ("foreach",)))
@@ -37,11 +37,11 @@ async def create_streams(folder: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def trained(ranks: Ranks, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of both shardings, when all processes have ended."""
     folder = tmp_path_factory.mktemp("sharded")
     asyncio.run(create_streams(folder))
-    run_ranks(train, PROCESSES, SHARDINGS, folder)
+    ranks.run(train, PROCESSES, SHARDINGS, folder)
     return folder
 
 

@@ -24,7 +24,7 @@ from tests.doubles.models import BFLOAT16, Tensors, cut_table, differing
 from tests.doubles.training import Engine
 
 from .megatron_core_trainer import ROUNDS, TOPOLOGY, train
-from .ranks import run_ranks, truth_of
+from .ranks import Ranks, truth_of
 
 CHUNK_ELEMENTS = 700
 
@@ -84,12 +84,12 @@ def whole_model() -> Tensors:
     }
 
 
-async def test_engine_has_what_the_ranks_gather(tmp_path: Path) -> None:
+async def test_engine_has_what_the_ranks_gather(ranks: Ranks, tmp_path: Path) -> None:
     url = (tmp_path / "stream").as_uri()
     model = whole_model()
     async with open_store(url) as store:
         await create_stream(store, LiveWeights(cut_table(model, CHUNK_ELEMENTS), model))
-    run_ranks(train, TOPOLOGY.world, tmp_path)
+    ranks.run(train, TOPOLOGY.world, tmp_path)
     elements = sum(tensor.size for tensor in model.values())
     async with await AsyncStream.open(url) as stream:
         assert (await validate(stream.store)).problems == ()

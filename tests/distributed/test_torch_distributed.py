@@ -11,15 +11,15 @@ from deltastore.validate import validate
 from tests.doubles.models import differing
 
 from .following import Following
-from .ranks import running_ranks, truth_of
+from .ranks import Ranks, truth_of
 from .sharding import PROCESSES
 from .torch_trainer import STEPS, train
 
 
 @pytest.mark.spec("DS085", "DS088")
-async def test_engine_has_what_the_ranks_gather(tmp_path: Path) -> None:
+async def test_engine_has_what_the_ranks_gather(ranks: Ranks, tmp_path: Path) -> None:
     url = (tmp_path / "stream").as_uri()
-    with running_ranks(train, PROCESSES, url, tmp_path) as wait:
+    with ranks.running(train, PROCESSES, url, tmp_path) as wait:
         async with await AsyncStream.open(url, wait=60) as stream:
             engine = await Following.begin(stream)
             await engine.until(STEPS)

@@ -11,7 +11,8 @@ import numpy as np
 from deltastore.format.table import TensorTable
 from deltastore.layout.cutting import plain_table
 from deltastore.layout.live import LiveWeights, live_specs
-from deltastore.reader.following import AsyncReader, open_reader
+from deltastore.reader.following import AsyncReader
+from deltastore.reader.opening import open_reader
 from deltastore.stores.base import Store
 from deltastore.writer.opening import open_writer
 from deltastore.writer.published import Published

@@ -218,5 +218,5 @@ def test_boxes_that_cut_each_other_along_many_axes_are_given_up() -> None:
             lo, size = [0] * axes, [many] * axes
             lo[axis], size[axis] = at, 1
             drawing.place(tensor, "p", lo=lo, size=size, at=lo)
-    with pytest.raises(InputError, match="too many axes|fed by both"):
+    with pytest.raises(InputError, match=r"too many axes|fed by both"):
         drawing.done()

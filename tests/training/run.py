@@ -20,7 +20,7 @@ __all__ = ["LR", "Run", "Told", "rate"]
 
 LR = 1e-3
 _WARM_UP = 20
-_STEPS = 200
+_STEPS = 100
 
 
 def rate(step: int) -> float:
@@ -44,6 +44,7 @@ class Run:
     """One model, its optimizer and writer, and an engine that follows."""
 
     def __init__(self, kind: str, **options: Any) -> None:
+        torch.set_num_threads(1)  # tensors of this size are done before another thread has woken up
         self.model = MODELS[kind]()
         self.weights: dict[str, Any] = self.model.state_dict(keep_vars=True)
         params = list(self.model.parameters())

@@ -18,7 +18,7 @@ from deltastore.errors import (
 )
 from deltastore.format.records import AnchorRecord, BirthRecord, EpochRecord
 from deltastore.log import Log
-from deltastore.reader.following import open_reader
+from deltastore.reader.opening import open_reader
 from deltastore.stores.base import Data
 from deltastore.stream import AsyncStream
 from deltastore.validate import validate

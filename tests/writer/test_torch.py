@@ -10,7 +10,7 @@ import torch
 
 from deltastore.errors import InputError
 from deltastore.layout.memory import bits_of
-from deltastore.reader.following import open_reader
+from deltastore.reader.opening import open_reader
 from deltastore.stream import AsyncStream
 from deltastore.validate import validate
 from deltastore.writer.opening import open_writer

@@ -11,7 +11,7 @@ from .machine import Histories
 
 TestHistories = pytest.mark.spec("DS085", "DS086", "DS087", "DS088")(Histories.TestCase)
 TestHistories.settings = settings(
-    max_examples=int(os.environ.get("DELTASTORE_HISTORIES", "60")),
+    max_examples=int(os.environ.get("DELTASTORE_HISTORIES", "40")),
     stateful_step_count=20,
     suppress_health_check=list(HealthCheck),
 )

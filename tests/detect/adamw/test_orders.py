@@ -145,8 +145,9 @@ def parameter(random: np.random.Generator, hyper: Hyper) -> tuple[torch.Tensor, 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("optimizer", [torch.optim.AdamW, torch.optim.Adam])
 def test_torch_itself(kind: str, optimizer: Any) -> None:
+    torch.set_num_threads(1)
     random = np.random.default_rng(12)
-    for hyper in hypers(4, 40, single=False):
+    for hyper in hypers(4, 16, single=False):
         p, grad = parameter(random, hyper)
         betas = (hyper.beta1, hyper.beta2)
         made = optimizer(
