@@ -23,10 +23,10 @@ from deltastore.format.records import AnchorRecord, DeltaRecord, PackRef, record
 from deltastore.format.table import TensorTable
 from deltastore.kernels.cpu import resolve, scatter
 from deltastore.kernels.pieces import Pieces
-from deltastore.kernels.rows import chunks_of
+from deltastore.kernels.rows import chunks_of, places_of
 from deltastore.log import Log, Manifest
 from deltastore.stores.base import Store
-from deltastore.stores.named import lost_object
+from deltastore.stores.named import fetch_range, lost_object
 
 __all__ = [
     "DeltaPatches",
@@ -107,10 +107,7 @@ class StoredPatch:
 async def fetch_pack_index(store: Store, version: int, pack: PackRef, table: TensorTable) -> PackIndex:
     """Fetch and check header and index of one pack of a version, without its patches."""
     key = pack_key(version, pack.sha256)
-    try:
-        front = await store.get_range(key, 0, index_bytes(pack.rows))
-    except NotFoundError:
-        raise lost_object(key, f"version {version}") from None
+    front = await fetch_range(store, key, 0, index_bytes(pack.rows), named_by=f"version {version}")
     return checked_index(front, version, pack, table)
 
 
@@ -142,12 +139,6 @@ def _end_slabs(index: PackIndex, table: TensorTable) -> tuple[int, int]:
     return first, last
 
 
-def _places(rows: Bits) -> Bits:
-    """Array and chunk number of every row as one uint64."""
-    places: Bits = (rows["array"].astype(np.uint64) << np.uint64(32)) | rows["chunk"]
-    return places
-
-
 class DeltaPatches:
     """The patches of one delta, found by chunk. Memory: 68 bytes an index row."""
 
@@ -155,7 +146,7 @@ class DeltaPatches:
         self._store = store
         self._table = table
         self._indexes = indexes
-        places = [_places(index.rows) for index in indexes]
+        places = [places_of(index.rows) for index in indexes]
         together = np.concatenate([np.zeros(0, dtype=np.uint64), *places])
         self._order = np.argsort(together, kind="stable").astype(np.uint32)
         self._places = together[self._order].data  # of which single items are taken faster
@@ -206,11 +197,9 @@ class DeltaPatches:
         return int(differences[0])
 
     async def _fetch(self, stored: StoredPatch) -> bytes:
-        key = stored.index.where
-        try:
-            return await self._store.get_range(key, stored.start, stored.end - stored.start)
-        except NotFoundError:
-            raise lost_object(key, f"version {stored.index.version}") from None
+        index, length = stored.index, stored.end - stored.start
+        named_by = f"version {index.version}"
+        return await fetch_range(self._store, index.where, stored.start, length, named_by=named_by)
 
 
 class ReplayedWeights:

@@ -30,6 +30,7 @@ __all__ = [
     "chunk_list",
     "chunks_of",
     "offsets_of",
+    "places_of",
 ]
 
 Rows = np.ndarray[Any, Any]
@@ -164,6 +165,12 @@ def chunk_list(arrays: Any, chunks: Any) -> ChunkList:
 def chunks_of(rows: Rows) -> ChunkList:
     """The chunk of every row."""
     return chunk_list(rows["array"], rows["chunk"])
+
+
+def places_of(chunks: ChunkList | Rows) -> NDArray[np.uint64]:
+    """One number for each chunk, or for that of each row, in the order of (array, chunk)."""
+    places: NDArray[np.uint64] = (chunks["array"].astype(np.uint64) << np.uint64(32)) | chunks["chunk"]
+    return places
 
 
 def offsets_of(rows: Rows) -> NDArray[np.int64]:

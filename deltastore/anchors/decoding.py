@@ -26,8 +26,17 @@ _ABSENT: Final = (1 << 64) - 1
 
 def most_bytes(grid: ShardGrid, element: Dtype) -> int:
     """Bytes of a shard that holds all its chunks: no shard is longer."""
-    chunk = math.prod(grid.chunks.chunk) * element.itemsize + CHECKSUM_BYTES
-    return grid.places * (chunk + ENTRY_BYTES) + CHECKSUM_BYTES
+    return grid.places * stored_chunk_bytes(grid, element) + shard_index_bytes(grid)
+
+
+def stored_chunk_bytes(grid: ShardGrid, element: Dtype) -> int:
+    """Bytes of a chunk in a shard, with its checksum."""
+    return math.prod(grid.chunks.chunk) * element.itemsize + CHECKSUM_BYTES
+
+
+def shard_index_bytes(grid: ShardGrid) -> int:
+    """Bytes of a shard's index, with its checksum: the last ones of the object."""
+    return grid.places * ENTRY_BYTES + CHECKSUM_BYTES
 
 
 class DecodedShard:
@@ -39,7 +48,7 @@ class DecodedShard:
         self._grid = grid
         self._element = element
         self._where = where
-        self._end = len(data) - grid.places * ENTRY_BYTES - CHECKSUM_BYTES
+        self._end = len(data) - shard_index_bytes(grid)
         if self._end < 0:
             raise bad_shard(where, f"{len(data)} bytes are too few for its index")
 

@@ -13,22 +13,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deltastore.anchors.checksums import ChecksummedForm
-from deltastore.anchors.decoding import CHECKSUM_BYTES, ENTRY_BYTES, DecodedShard, bad_shard, chunk_place
+from deltastore.anchors.decoding import (
+    DecodedShard,
+    bad_shard,
+    chunk_place,
+    shard_index_bytes,
+    stored_chunk_bytes,
+)
 from deltastore.anchors.in_order import in_order
 from deltastore.anchors.inventory import fetch_object
 from deltastore.anchors.opening import OpenedAnchor, open_anchor
 from deltastore.anchors.portion_plan import AnchorPlan, ObjectPlan
 from deltastore.anchors.sharding import ShardGrid, array_path
 from deltastore.anchors.together import together
-from deltastore.errors import NotFoundError
-from deltastore.format.dtypes import Dtype
 from deltastore.format.inventory import InventoryObject
 from deltastore.format.records import AnchorRef
 from deltastore.format.table import TensorTable
 from deltastore.kernels.rows import ChunkList
 from deltastore.layout.weights import Bits
 from deltastore.stores.base import Store
-from deltastore.stores.named import lost_object
+from deltastore.stores.named import fetch_range
 from deltastore.stores.ranges import coalesced
 
 __all__ = ["AnchorPortion", "FetchedChunks"]
@@ -128,18 +132,18 @@ class AnchorPortion:
         there = math.prod(-(-extent // step) for extent, step in extents)
         if entry.bytes <= _SMALL_BYTES or len(wanted.chunks) > _WHOLE_SHARE * there:
             return plan
-        offsets, size = await self._offsets(wanted, grid, entry), _chunk_bytes(grid, element)
+        offsets, size = await self._offsets(wanted, grid, entry), stored_chunk_bytes(grid, element)
         starts = np.sort(offsets)
         if bool((np.diff(starts) < size).any()):
             raise bad_shard(self._opened.prefix + entry.key, "two chunks share bytes")
         ranges = tuple(coalesced(starts, starts + size, gap=_GAP_BYTES))
-        return replace(plan, index_bytes=_index_bytes(grid), offsets=offsets, ranges=ranges)
+        return replace(plan, index_bytes=shard_index_bytes(grid), offsets=offsets, ranges=ranges)
 
     async def _offsets(self, wanted: _Wanted, grid: ShardGrid, entry: InventoryObject) -> NDArray[np.int64]:
         """Where the wanted chunks start in their object, as its index says."""
         where = self._opened.prefix + entry.key
-        size = _chunk_bytes(grid, self._table.arrays[wanted.array].element)
-        index, end = await self._index(grid, entry), entry.bytes - _index_bytes(grid)
+        size = stored_chunk_bytes(grid, self._table.arrays[wanted.array].element)
+        index, end = await self._index(grid, entry), entry.bytes - shard_index_bytes(grid)
         places = ((chunk, grid.holder(chunk)[1]) for chunk in wanted.chunks)
         return np.array([chunk_place(index[at], size, end, chunk, where) for chunk, at in places], np.int64)
 
@@ -162,7 +166,7 @@ class AnchorPortion:
     async def _checked(self, plan: ObjectPlan, parts: list[bytes]) -> list[tuple[int, int, Bits]]:
         """Chunks out of ranges, each with its checksum: views of ``parts``, so none is held twice."""
         grid, element = self._opened.grids[plan.array], self._table.arrays[plan.array].element
-        shape, size = grid.chunks.chunk, _chunk_bytes(grid, element)
+        shape, size = grid.chunks.chunk, stored_chunk_bytes(grid, element)
         count = math.prod(shape)
         form = await self._form(count, element.itemsize)
         offsets = np.zeros(0, np.int64) if plan.offsets is None else plan.offsets
@@ -183,33 +187,22 @@ class AnchorPortion:
     async def _index(self, grid: ShardGrid, entry: InventoryObject) -> list[tuple[int, int]]:
         """(offset, length) of every place of a shard, once the index's checksum is right."""
         where = self._opened.prefix + entry.key
-        start = entry.bytes - _index_bytes(grid)
+        start = entry.bytes - shard_index_bytes(grid)
         if start < 0:
             raise bad_shard(where, f"{entry.bytes} bytes are too few for its index")
         form = await self._form(2 * grid.places, 8)
-        index = await form.decode(await self._range(entry, start, _index_bytes(grid)))
+        index = await form.decode(await self._range(entry, start, shard_index_bytes(grid)))
         if index is None:
             raise bad_shard(where, "its index does not have its checksum")
         return [(offset, length) for offset, length in index.reshape(-1, 2).tolist()]
 
     async def _range(self, entry: InventoryObject, start: int, length: int) -> bytes:
         key = self._opened.prefix + entry.key
-        try:
-            async with self._room:
-                return await self._store.get_range(key, start, length)
-        except NotFoundError:
-            raise lost_object(key, "its inventory") from None
+        async with self._room:
+            return await fetch_range(self._store, key, start, length, named_by="its inventory")
 
     async def _form(self, count: int, itemsize: int) -> ChecksummedForm:
         if (count, itemsize) not in self._forms:
             made = await ChecksummedForm.open(count, itemsize)
             self._forms.setdefault((count, itemsize), made)
         return self._forms[count, itemsize]
-
-
-def _index_bytes(grid: ShardGrid) -> int:
-    return grid.places * ENTRY_BYTES + CHECKSUM_BYTES
-
-
-def _chunk_bytes(grid: ShardGrid, element: Dtype) -> int:
-    return math.prod(grid.chunks.chunk) * element.itemsize + CHECKSUM_BYTES

@@ -19,7 +19,7 @@ from deltastore.layout.casting import stands_for
 from deltastore.layout.checking import check_layout
 from deltastore.layout.meeting import BoxIndex
 from deltastore.layout.memory import check_named, element_type, is_torch, place_of
-from deltastore.layout.parts import Part, flat_boxes
+from deltastore.layout.parts import Part, flat_boxes, is_contiguous
 from deltastore.layout.pieces import Axes, Layout, Param
 from deltastore.layout.sharded import is_sharded, part_of_sharded
 
@@ -191,8 +191,7 @@ def _check_dtype(param: Param, tensor: Any, cast: bool) -> None:
 def _as_run(param: Param, part: Part) -> tuple[Any, int]:
     """Whole rows of a parameter that is seen in another shape."""
     tensor, inner = part.tensor, param.shape[1:]
-    contiguous = tensor.is_contiguous() if is_torch(tensor) else tensor.flags.c_contiguous
-    if tuple(tensor.shape[1:]) != inner or not contiguous:
+    if tuple(tensor.shape[1:]) != inner or not is_contiguous(tensor):
         raise InputError(
             "wrong_memory",
             f"parameter {param.name!r} of shape {list(param.shape)} is seen as {list(param.form)}: its "
@@ -211,8 +210,7 @@ def _run(param: Param, tensor: Any, first: int) -> Iterator[_Box]:
             f"elements from index {first}",
             where=param.name,
         )
-    contiguous = tensor.is_contiguous() if is_torch(tensor) else tensor.flags.c_contiguous
-    if not contiguous:
+    if not is_contiguous(tensor):
         raise InputError(
             "wrong_memory", f"parameter {param.name!r}: a run must be contiguous in memory", where=param.name
         )

@@ -10,7 +10,7 @@ from typing import Any
 
 from deltastore.errors import InputError
 
-__all__ = ["Part", "flat_boxes", "flat_parts", "intersection", "slices_at"]
+__all__ = ["Part", "flat_boxes", "flat_parts", "intersection", "is_contiguous", "slices_at"]
 
 Axes = tuple[int, ...]
 Box = tuple[Sequence[int], Sequence[int]]
@@ -77,10 +77,14 @@ def flat_parts(tensor: Any, shape: Sequence[int], first: int, *, box: Box | None
     return tuple(parts)
 
 
+def is_contiguous(tensor: Any) -> bool:
+    """Whether a NumPy array or torch tensor stands in memory row-major and without gaps."""
+    return bool(tensor.is_contiguous() if hasattr(tensor, "is_contiguous") else tensor.flags.c_contiguous)
+
+
 def _check_contiguous(tensor: Any) -> None:
     """Else the parts would be copies."""
-    contiguous = tensor.is_contiguous() if hasattr(tensor, "is_contiguous") else tensor.flags.c_contiguous
-    if not contiguous:
+    if not is_contiguous(tensor):
         raise InputError("wrong_memory", "a run of elements must be contiguous in memory: give such a view")
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from deltastore.anchors.in_order import in_order
 from deltastore.anchors.together import together
-from deltastore.errors import CorruptError, NotFoundError
+from deltastore.errors import CorruptError
 from deltastore.format.pack import PackIndex, index_bytes, pack_key
 from deltastore.format.records import DeltaRecord, PackRef
 from deltastore.format.table import TensorTable
@@ -21,7 +21,7 @@ from deltastore.reader.fetch_plan import check_slabs, plan_pack, takes_index
 from deltastore.reader.needed import Needed
 from deltastore.replay import checked_index, fetch_pack_index
 from deltastore.stores.base import Store
-from deltastore.stores.named import fetch_named, lost_object
+from deltastore.stores.named import fetch_named, fetch_range
 
 __all__ = ["FetchedPatches", "fetch_patches"]
 
@@ -94,10 +94,8 @@ async def _fetch_ranges(store: Store, record: DeltaRecord, pack: PackRef, needed
 
 
 async def _range(store: Store, index: PackIndex, start: int, end: int) -> bytes:
-    try:
-        data = await store.get_range(index.where, start, end - start)
-    except NotFoundError:
-        raise lost_object(index.where, f"version {index.version}") from None
+    named_by = f"version {index.version}"
+    data = await fetch_range(store, index.where, start, end - start, named_by=named_by)
     if len(data) != end - start:
         problem = f"the store gave {len(data)} bytes of [{start}, {end})"
         raise CorruptError("bad_length", f"{index.where}: {problem}", where=index.where)

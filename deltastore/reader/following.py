@@ -57,7 +57,7 @@ class AsyncReader:
         self._log = Log(store)
         self._table = table
         self._targets = targets_of(table, tensors, threads=threads, layout=layout)
-        self._needed = needed_by(table, self._targets)
+        self._needed = needed_by(self._targets)
         self._stager = Stager(store, table, self._targets, self._needed)
         self._loader = Loader(store, table, self._targets, self._needed, threads)
         shard = self._targets.shard

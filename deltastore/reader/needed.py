@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deltastore.format.table import TensorTable
-from deltastore.kernels.cpu.staged import places_of
-from deltastore.kernels.rows import ChunkList
+from deltastore.kernels.rows import ChunkList, places_of
 from deltastore.layout.pieces import Layout
 from deltastore.layout.shard_boxes import ShardBoxes
 
@@ -31,8 +30,12 @@ class Needed:
     @classmethod
     def of(cls, table: TensorTable, layout: Layout) -> Self:
         """What a process with ``layout`` needs; raises what ``ShardBoxes`` does."""
-        boxes = ShardBoxes(table, layout)
-        return cls(table, boxes.chunks, boxes.whole)
+        return cls.by(ShardBoxes(table, layout))
+
+    @classmethod
+    def by(cls, boxes: ShardBoxes) -> Self:
+        """What a process that holds ``boxes`` needs."""
+        return cls(boxes.table, boxes.chunks, boxes.whole)
 
     def __len__(self) -> int:
         return len(self.chunks)

@@ -30,10 +30,10 @@ class Standing:
     digests: NDArray[np.uint64] | None = None
 
 
-def needed_by(table: TensorTable, targets: Targets[Any]) -> Needed | None:
+def needed_by(targets: Targets[Any]) -> Needed | None:
     """The chunks that a shard needs; None where the targets are all tensors."""
     shard = targets.shard
-    return None if shard is None else Needed(table, shard.boxes.chunks, shard.boxes.whole)
+    return None if shard is None else Needed.by(shard.boxes)
 
 
 def holds(table: TensorTable, targets: Targets[Any], needed: Needed | None, standing: Standing) -> bool:

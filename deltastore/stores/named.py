@@ -8,7 +8,7 @@ import hashlib
 from deltastore.errors import CorruptError, NotFoundError
 from deltastore.stores.base import Store
 
-__all__ = ["fetch_named", "lost_object"]
+__all__ = ["fetch_named", "fetch_range", "lost_object"]
 
 
 async def fetch_named(store: Store, key: str, *, nbytes: int, sha256: str, named_by: str) -> bytes:
@@ -27,6 +27,14 @@ async def fetch_named(store: Store, key: str, *, nbytes: int, sha256: str, named
     if await asyncio.to_thread(_sha256, data) != sha256:
         raise CorruptError("bad_hash", f"{key} does not have the sha256 that {named_by} names", where=key)
     return data
+
+
+async def fetch_range(store: Store, key: str, start: int, length: int, *, named_by: str) -> bytes:
+    """Some bytes of an object, for a caller who checks them; ``CorruptError("lost_object")``."""
+    try:
+        return await store.get_range(key, start, length)
+    except NotFoundError:
+        raise lost_object(key, named_by) from None
 
 
 def lost_object(key: str, named_by: str) -> CorruptError:

@@ -14,9 +14,9 @@ from deltastore.errors import InputError, PatchError
 from deltastore.kernels.cpu import _native
 from deltastore.kernels.cpu.instructions import Instructions
 from deltastore.kernels.cpu.prepared import prepared_pieces, prepared_table
-from deltastore.kernels.cpu.staged import layout_of, native_staged, places_of
+from deltastore.kernels.cpu.staged import layout_of, native_staged
 from deltastore.kernels.pieces import KernelTable, Pieces
-from deltastore.kernels.rows import REASONS, ROW, Octets, Rows, StagedBits, check_pack, chunks_of
+from deltastore.kernels.rows import REASONS, ROW, Octets, Rows, StagedBits, check_pack, chunks_of, places_of
 from deltastore.kernels.threads import checked_threads
 
 __all__ = ["apply", "check", "mismatches", "resolve", "scatter"]

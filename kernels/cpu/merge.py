@@ -7,9 +7,9 @@ from numpy.typing import NDArray
 
 from deltastore.kernels.cpu import _native
 from deltastore.kernels.cpu.prepared import prepared_table
-from deltastore.kernels.cpu.staged import layout_of, native_staged, places_of
+from deltastore.kernels.cpu.staged import layout_of, native_staged
 from deltastore.kernels.pieces import KernelTable
-from deltastore.kernels.rows import StagedBits, chunk_list
+from deltastore.kernels.rows import StagedBits, chunk_list, places_of
 from deltastore.kernels.threads import checked_threads
 
 __all__ = ["merge"]

@@ -11,9 +11,9 @@ from deltastore.errors import InputError
 from deltastore.kernels.cpu import _native
 from deltastore.kernels.cpu.prepared import prepared_table
 from deltastore.kernels.pieces import KernelTable
-from deltastore.kernels.rows import CHUNK, ChunkList, StagedBits
+from deltastore.kernels.rows import CHUNK, StagedBits
 
-__all__ = ["layout_of", "native_staged", "places_of"]
+__all__ = ["layout_of", "native_staged"]
 
 
 def native_staged(table: KernelTable, source: StagedBits, threads: int) -> _native.Staged:
@@ -43,12 +43,6 @@ def native_staged(table: KernelTable, source: StagedBits, threads: int) -> _nati
         problem = "no such chunk, lists that do not fit each other, or positions that do not ascend in it"
         raise InputError("bad_argument", f"{place}: {problem}")
     return native
-
-
-def places_of(chunks: ChunkList) -> NDArray[np.uint64]:
-    """One number for each chunk, in the order of (array, chunk)."""
-    places: NDArray[np.uint64] = (chunks["array"].astype(np.uint64) << np.uint64(32)) | chunks["chunk"]
-    return places
 
 
 def layout_of(

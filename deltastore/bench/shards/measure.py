@@ -119,7 +119,7 @@ async def _follow(
 
 async def _share(store: Store, record: DeltaRecord, shard: LiveShard) -> float:
     """Of every patch that a rank needs, the bytes for the elements that it holds, and its index row."""
-    needed = Needed(shard.table, shard.boxes.chunks, shard.boxes.whole)
+    needed = Needed.by(shard.boxes)
     total = 0.0
     async for fetched in fetch_patches(store, shard.table, record, needed):
         rows = fetched.index.rows
@@ -139,9 +139,7 @@ async def _speed(
     if whole is None or shard.pieces is None:
         raise TypeError("tensors that are not in the memory of the CPU")
     alone = await _applied(store, record, table, None, whole)
-    part = await _applied(
-        store, record, table, Needed(table, shard.boxes.chunks, shard.boxes.whole), shard.pieces
-    )
+    part = await _applied(store, record, table, Needed.by(shard.boxes), shard.pieces)
     return Figure("apply by one rank", part / 1e6, "M el/s", part / alone, "an unsharded apply", _LEAST_SPEED)
 
 

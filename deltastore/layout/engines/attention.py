@@ -40,15 +40,7 @@ def draw_attention(
             if tensor is not None:
                 drawing.rows(tensor, low * width, heads * width, name, row, replica=number)
         row += heads * width
-    draw_columns(
-        drawing,
-        attention.output,
-        f"{prefix}.o_proj",
-        first * width,
-        count * width,
-        copy=share.copy,
-        whole=share.whole,
-    )
+    draw_columns(drawing, attention.output, f"{prefix}.o_proj", first * width, count * width, share)
     for norm, name in ((attention.query_norm, "q_norm"), (attention.key_norm, "k_norm")):
         if norm is not None:
             drawing.whole(norm, f"{prefix}.{name}.weight", dtype=norms, replica=share.whole)

@@ -44,15 +44,7 @@ def draw_latent(
         width = linear.weight.shape[0] // attention.heads
         draw_rows(drawing, linear, f"{prefix}.{name}", first * width, count * width, copy=share.copy)
     width = attention.output.weight.shape[1] // attention.heads
-    draw_columns(
-        drawing,
-        attention.output,
-        f"{prefix}.o_proj",
-        first * width,
-        count * width,
-        copy=share.copy,
-        whole=share.whole,
-    )
+    draw_columns(drawing, attention.output, f"{prefix}.o_proj", first * width, count * width, share)
 
 
 def _draw_merged(drawing: Drawing, query: Linear, kv: Linear, param: str, share: Share) -> None:

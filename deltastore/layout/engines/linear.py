@@ -18,15 +18,13 @@ def draw_rows(drawing: Drawing, linear: Linear, param: str, first: int, count: i
             drawing.rows(tensor, first, count, f"{param}.{kind}", 0, replica=copy)
 
 
-def draw_columns(
-    drawing: Drawing, linear: Linear, param: str, first: int, count: int, *, copy: int, whole: int
-) -> None:
+def draw_columns(drawing: Drawing, linear: Linear, param: str, first: int, count: int, share: Share) -> None:
     """Columns ``[first, first + count)`` of the weight; the bias, if there is one, is not cut."""
     weight = linear.weight
     drawing.param(f"{param}.weight", (weight.shape[0], count), weight.dtype)
-    drawing.columns(weight, first, count, f"{param}.weight", replica=copy)
+    drawing.columns(weight, first, count, f"{param}.weight", replica=share.copy)
     if linear.bias is not None:
-        drawing.whole(linear.bias, f"{param}.bias", replica=whole)
+        drawing.whole(linear.bias, f"{param}.bias", replica=share.whole)
 
 
 def draw_whole(drawing: Drawing, linear: Linear, param: str, share: Share) -> None:

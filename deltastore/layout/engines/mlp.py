@@ -22,4 +22,4 @@ def draw_mlp(drawing: Drawing, mlp: GatedMlp, prefix: str, share: Share) -> None
         for tensor, kind in ((linear.weight, "weight"), (linear.bias, "bias")):
             if tensor is not None:
                 drawing.rows(tensor, first, count, f"{param}.{kind}", row, replica=share.copy)
-    draw_columns(drawing, mlp.down, f"{prefix}.down_proj", first, count, copy=share.copy, whole=share.whole)
+    draw_columns(drawing, mlp.down, f"{prefix}.down_proj", first, count, share)
