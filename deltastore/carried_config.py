@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from deltastore.errors import CorruptError, InputError, NotFoundError
+from deltastore.errors import InputError, NotFoundError
 from deltastore.format.limits import CONFIG_BYTES
 from deltastore.format.records import AnchorRecord, FileRef, file_key, record_key
 from deltastore.log import Log, Manifest
@@ -21,7 +21,8 @@ async def carried_config(store: Store, manifest: Manifest) -> dict[str, Any]:
     """The ``config.json`` that the last anchor at or below ``manifest`` carries, as a mapping.
 
     Raises ``NotFoundError("no_object")`` where none carries one, ``CorruptError`` for a damaged one, and
-    ``InputError("unknown_model")`` for one of more than ``CONFIG_BYTES``, which is not fetched.
+    ``InputError("unknown_model")`` for one that is no JSON object, or of more than ``CONFIG_BYTES``, which is
+    not fetched: a stream carries any files.
     """
     async for record in Log(store).backwards(manifest):
         if not isinstance(record, AnchorRecord):
@@ -43,18 +44,19 @@ async def _fetched(store: Store, file: FileRef, named_by: str) -> dict[str, Any]
             "configuration",
             where=key,
         )
-    return _parsed(
-        await fetch_named(store, key, nbytes=file.bytes, sha256=file.sha256, named_by=named_by), key
+    data = await fetch_named(
+        store, key, nbytes=file.bytes, sha256=file.sha256, named_by=named_by, rule="DS063"
     )
+    return _parsed(data, key)
 
 
 def _parsed(data: bytes, key: str) -> dict[str, Any]:
     try:
         fields = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise CorruptError(
-            "bad_json", f"{key}, the carried {_NAME}, is not JSON: {error}", where=key
-        ) from None
+        message = f"{key}, the carried {_NAME}, is not JSON: {error}: give the model's configuration"
+        raise InputError("unknown_model", message, where=key) from None
     if not isinstance(fields, dict):
-        raise CorruptError("bad_json", f"{key}, the carried {_NAME}, is not a JSON object", where=key)
+        message = f"{key}, the carried {_NAME}, is not a JSON object: give the model's configuration"
+        raise InputError("unknown_model", message, where=key)
     return fields

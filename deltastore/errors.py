@@ -17,7 +17,7 @@ Handlers match ``code`` (append-only, listed in SPEC.md section "Errors"), never
 
 from __future__ import annotations
 
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 __all__ = [
     "CODES",
@@ -28,6 +28,7 @@ __all__ = [
     "InputError",
     "NotFoundError",
     "PatchError",
+    "RuleError",
     "StoreError",
     "TornError",
     "UnsupportedError",
@@ -76,23 +77,50 @@ CODES: Final[dict[str, str]] = {
 
 
 class DeltastoreError(Exception):
-    """Base of the tree. ``code`` is stable; ``where`` names the object or tensor concerned."""
+    """Base of the tree. ``code`` is stable; ``where`` names the object or tensor concerned.
+
+    Of bytes that break the specification, ``rule`` is the requirement (``DS042``); where they are known,
+    ``offset`` is the byte in the object and ``tensor`` the tensor, or the pattern of the tensors, concerned.
+    """
 
     exit_status: ClassVar[int] = 1
 
-    def __init__(self, code: str, message: str, *, where: str | None = None) -> None:
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        *,
+        where: str | None = None,
+        rule: str | None = None,
+        offset: int | None = None,
+        tensor: str | None = None,
+    ) -> None:
         if code not in CODES:
             raise ValueError(f"unlisted error code {code!r}")
         super().__init__(message)
         self.code = code
         self.where = where
+        self.rule = rule
+        self.offset = offset
+        self.tensor = tensor
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (_rebuild, (type(self), self.code, str(self), self.where))
+        details = {name: getattr(self, name) for name in ("where", "rule", "offset", "tensor")}
+        return (_rebuild, (type(self), self.code, str(self), details))
 
 
-def _rebuild(kind: type[DeltastoreError], code: str, message: str, where: str | None) -> DeltastoreError:
-    return kind(code, message, where=where)
+def _rebuild(
+    kind: type[DeltastoreError], code: str, message: str, details: dict[str, Any]
+) -> DeltastoreError:
+    return kind(code, message, **details)
+
+
+class RuleError(ValueError):
+    """A value breaks requirement ``rule``; whoever knows the object makes a ``DeltastoreError`` of it."""
+
+    def __init__(self, rule: str, problem: str) -> None:
+        super().__init__(problem)
+        self.rule = rule
 
 
 class InputError(DeltastoreError):
@@ -138,13 +166,13 @@ class CorruptError(DeltastoreError):
 class PatchError(CorruptError):
     """Patch number ``row`` of those given to a kernel breaks a rule; the kernel knows no names to tell."""
 
-    def __init__(self, row: int, reason: str) -> None:
-        super().__init__("bad_patch", f"patch {row}: {reason}")
+    def __init__(self, row: int, reason: str, rule: str) -> None:
+        super().__init__("bad_patch", f"patch {row}: {reason}", rule=rule)
         self.row = row
         self.reason = reason
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (PatchError, (self.row, self.reason))
+        return (PatchError, (self.row, self.reason, self.rule))
 
 
 class UnsupportedError(DeltastoreError):

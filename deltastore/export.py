@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from deltastore.checkpoints.arrival import arrive, draft_folder, prepare_folder
 from deltastore.checkpoints.shard_files import write_synced
 from deltastore.checkpoints.writing import SHARD_BYTES, write_checkpoint
 from deltastore.errors import CorruptError
 from deltastore.format.digest import MODULUS, Digester, digest_text
-from deltastore.format.records import AnchorRecord, FileRef, file_key, record_key
+from deltastore.format.records import AnchorRecord, file_key, record_key
 from deltastore.format.table import TensorTable
 from deltastore.layout.watched import Progress, WatchedWeights
 from deltastore.layout.weights import Bits, Weights
@@ -25,8 +23,6 @@ from deltastore.stores.base import Store
 from deltastore.stores.named import fetch_named
 
 __all__ = ["Exported", "export_version"]
-
-_WEIGHTS: Final = re.compile(r".*\.(safetensors|index\.json)", re.ASCII | re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,28 +125,20 @@ def _check_digest(manifest: Manifest, digest: int) -> None:
             f"version {manifest.version} replays to digest {found}, {where} says {manifest.digest}: "
             "nothing was exported; take another version",
             where=where,
+            rule="DS093" if isinstance(manifest, AnchorRecord) else "DS062",
         )
 
 
 async def _write_files(store: Store, anchor: AnchorRecord, draft: Path) -> list[str]:
     """Fetch and check every carried file, one in memory at a time; returns their names."""
     for ref in anchor.files:
-        _check_name(anchor, ref)
         content = await fetch_named(
             store,
             file_key(ref.sha256),
             nbytes=ref.bytes,
             sha256=ref.sha256,
             named_by=record_key(anchor.slot),
+            rule="DS063",
         )
         await asyncio.to_thread(write_synced, draft / ref.name, content)
     return [ref.name for ref in anchor.files]
-
-
-def _check_name(anchor: AnchorRecord, ref: FileRef) -> None:
-    """A carried file must not stand for weights, whose bits would then be nobody's."""
-    if _WEIGHTS.fullmatch(ref.name):
-        where = record_key(anchor.slot)
-        raise CorruptError(
-            "bad_anchor", f"{where} carries a file {ref.name}, a name that is kept for weights", where=where
-        )

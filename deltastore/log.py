@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 from typing import Any, Final, TypeVar
 
 from deltastore.errors import ConflictError, CorruptError, NotFoundError
-from deltastore.format.limits import RECORD_BYTES
+from deltastore.format.limits import MAX_INTEGER, RECORD_BYTES
 from deltastore.format.records import (
     AnchorRecord,
     BirthRecord,
@@ -76,7 +76,7 @@ class Log:
                 where=self._store.url,
             )
         if not isinstance(first, BirthRecord):
-            raise CorruptError("bad_chain", "slot 0 is no birth record", where=record_key(0))
+            raise CorruptError("bad_chain", "slot 0 is no birth record", where=record_key(0), rule="DS050")
         return first
 
     async def tip(self) -> Record:
@@ -85,6 +85,8 @@ class Log:
         present, absent = 0, 1
         while await self._store.stat(record_key(absent)) is not None:
             present, absent = absent, absent * 2
+            if absent > MAX_INTEGER:
+                raise _no_end(record_key(present))
         while absent - present > 1:
             middle = (present + absent) // 2
             if await self._store.stat(record_key(middle)) is None:
@@ -112,11 +114,25 @@ class Log:
             ahead = min(2 * ahead, _AHEAD)
 
     async def forwards(self) -> AsyncIterator[Record]:
-        """Every record from slot 0 on, in order, with the chain checked; ends at the first absent slot."""
-        record: Record | None = await self.birth()
-        while record is not None:
-            yield record
-            record = await self.after(record)
+        """Every record from slot 0 on, in order, with the chain checked; ends at the first absent slot.
+
+        Records are fetched ahead, twice as many each time; of the last ones some are then absent.
+        """
+        last: Record = await self.birth()
+        yield last
+        ahead = 1
+        while True:
+            slots = range(last.slot + 1, last.slot + 1 + ahead)
+            found = await asyncio.gather(*map(self.record, slots), return_exceptions=True)
+            for record in found:
+                if isinstance(record, BaseException):
+                    raise record  # only now: those before it are good
+                if record is None:
+                    return
+                _check_link(last, record)
+                last = record
+                yield record
+            ahead = min(2 * ahead, _AHEAD)
 
     async def after(self, last: Record) -> Record | None:
         """The record that follows ``last``, with the chain checked, or None while there is none.
@@ -205,7 +221,8 @@ class Log:
         record = await self.record(slot)
         if record is None:
             where = record_key(slot)
-            raise CorruptError("lost_object", f"{where} is gone, though a later record exists", where=where)
+            message = f"{where} is gone, though a later record exists"
+            raise CorruptError("lost_object", message, where=where, rule="DS063")
         return record
 
 
@@ -220,6 +237,11 @@ def next_record(kind: type[Appended], parent: Record | None, **fields: Any) -> A
     )
 
 
+def _no_end(where: str) -> CorruptError:
+    message = f"{where} is there, as is every slot that was looked for: this is no log"
+    return CorruptError("bad_chain", message, where=where, rule="DS100")
+
+
 def _check_link(before: Record, record: Record) -> None:
     if record.parent != before.sha256:
         where = record_key(record.slot)
@@ -227,7 +249,13 @@ def _check_link(before: Record, record: Record) -> None:
             "bad_chain",
             f"{where} names parent {str(record.parent)[:12]}, but slot {before.slot} is {before.sha256[:12]}",
             where=where,
+            rule="DS051",
         )
+    epoch = before.epoch + isinstance(record, EpochRecord)
+    if record.epoch != epoch:
+        where = record_key(record.slot)
+        problem = f"{where} says that it is of epoch {record.epoch}, where epoch {epoch} was due"
+        raise CorruptError("bad_chain", problem, where=where, rule="DS053")
 
 
 def new_nonce() -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final, Self
 
 import numpy as np
@@ -104,10 +105,8 @@ class Pieces:
         self.table = table
         self.prepared: dict[str, Any] = {}
         self.pieces = tuple(pieces)
-        self._of: dict[tuple[int, int], list[Piece]] = {}
         for piece in self.pieces:
             _check_piece(table, piece)
-            self._of.setdefault((piece.array, piece.member), []).append(piece)
 
     @classmethod
     def of_chunks(cls, table: KernelTable, chunks: Iterable[tuple[int, int, Any]]) -> Self:
@@ -122,6 +121,13 @@ class Pieces:
     def of(self, array: int, member: int) -> Sequence[Piece]:
         """The pieces of one tensor, in the order in which they were given."""
         return self._of.get((array, member), ())
+
+    @cached_property
+    def _of(self) -> dict[tuple[int, int], list[Piece]]:
+        found: dict[tuple[int, int], list[Piece]] = {}
+        for piece in self.pieces:
+            found.setdefault((piece.array, piece.member), []).append(piece)
+        return found
 
 
 def _check_array(array: GridArray) -> None:

@@ -19,6 +19,7 @@ __all__ = [
     "CHUNK",
     "REASONS",
     "ROW",
+    "RULE_OF",
     "ChunkList",
     "EncodedPatches",
     "Encoding",
@@ -71,6 +72,14 @@ REASONS: Final = (
     "it does not fit the current weights; they are not of its base version",
 )
 """Why a patch is refused. Compiled kernels answer with the index; several may hold, and then any is right."""
+
+_RULES: Final = (
+    *("DS041", "DS041", "DS034", "DS031", "DS031", "DS031", "DS034"),
+    *("DS030", "DS032", "DS032", "DS033", "DS043", "DS044", "DS036"),
+)
+
+RULE_OF: Final = dict(zip(REASONS[1:], _RULES, strict=True))
+"""The requirement that each reason breaks."""
 
 
 class Encoding(IntEnum):

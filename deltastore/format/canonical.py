@@ -13,7 +13,7 @@ from typing import Any
 from deltastore.errors import CorruptError, InputError, UnsupportedError
 from deltastore.format.limits import FORMAT, MAX_DEPTH, MAX_INTEGER
 
-__all__ = ["canonical_bytes", "parse_canonical", "seal", "sha256_hex"]
+__all__ = ["canonical_bytes", "no_number", "parse_canonical", "seal", "sha256_hex", "written"]
 
 JsonObject = dict[str, Any]
 
@@ -30,10 +30,11 @@ def canonical_bytes(value: object) -> bytes:
     +-(2**53 - 1), a lone surrogate, a key that is not ASCII text, or more than ``MAX_DEPTH`` levels.
     """
     _check(value)
-    return _write(value)
+    return written(value)
 
 
-def _write(value: object) -> bytes:
+def written(value: object) -> bytes:
+    """The canonical form of a value that is known to have one, as far as its text does."""
     try:
         text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
         return text.encode("utf-8")
@@ -42,22 +43,28 @@ def _write(value: object) -> bytes:
 
 
 def _check(value: object, depth: int = 0) -> None:
-    if value is None or isinstance(value, str | bool):
-        return
-    if isinstance(value, int):
-        if abs(value) > MAX_INTEGER:
-            raise InputError("bad_argument", "an integer beyond +-(2**53 - 1): write it as text")
-        return
     if not isinstance(value, dict | list | tuple):
-        problem = f"a {type(value).__name__} has no canonical JSON form: write it as text"
-        raise InputError("bad_argument", problem)
+        _check_scalar(value)
+        return
     if depth == MAX_DEPTH:
         raise InputError("bad_argument", f"JSON nested deeper than {MAX_DEPTH} levels")
     for key in value if isinstance(value, dict) else ():
         if not isinstance(key, str) or not key.isascii():
             raise InputError("bad_argument", f"JSON keys are ASCII text, not {key!r:.80}")
     for item in value.values() if isinstance(value, dict) else value:
-        _check(item, depth + 1)
+        if isinstance(item, dict | list | tuple):
+            _check(item, depth + 1)
+        else:
+            _check_scalar(item)
+
+
+def _check_scalar(value: object) -> None:
+    if isinstance(value, int):
+        if not -MAX_INTEGER <= value <= MAX_INTEGER:
+            raise InputError("bad_argument", "an integer beyond +-(2**53 - 1): write it as text")
+    elif not isinstance(value, str) and value is not None:
+        problem = f"a {type(value).__name__} has no canonical JSON form: write it as text"
+        raise InputError("bad_argument", problem)
 
 
 def seal(fields: JsonObject) -> JsonObject:
@@ -78,28 +85,35 @@ def parse_canonical(data: bytes, where: str) -> JsonObject:
     """
     value = _load(data, where)
     if not isinstance(value, dict):
-        raise CorruptError("bad_json", f"{where} is not a JSON object", where=where)
-    written = value.get("format")
-    if isinstance(written, int) and written > FORMAT:
+        raise CorruptError("bad_json", f"{where} is not a JSON object", where=where, rule="DS010")
+    said = value.get("format")
+    if isinstance(said, int) and said > FORMAT:
         raise UnsupportedError(
             "newer_format",
-            f"{where} is of format version {written}, this release reads up to {FORMAT}: upgrade deltastore",
+            f"{where} is of format version {said}, this release reads up to {FORMAT}: upgrade deltastore",
             where=where,
+            rule="DS012",
         )
     try:
         canonical = canonical_bytes(value)
     except InputError as error:
-        raise CorruptError("bad_json", f"{where} is not canonical JSON: {error}", where=where) from None
+        message = f"{where} is not canonical JSON: {error}"
+        raise CorruptError("bad_json", message, where=where, rule="DS010") from None
     if canonical != data:
-        raise CorruptError("bad_json", f"{where} is not in canonical form", where=where)
-    if sha256_hex(_write(_body(value))) != value.get("sha256"):
-        raise CorruptError("bad_hash", f"{where} does not match its own sha256", where=where)
+        raise CorruptError("bad_json", f"{where} is not in canonical form", where=where, rule="DS010")
+    if sha256_hex(written(_body(value))) != value.get("sha256"):
+        raise CorruptError("bad_hash", f"{where} does not match its own sha256", where=where, rule="DS011")
     return value
+
+
+def no_number(spelling: str) -> float:
+    """For ``parse_constant`` of ``json``, which takes NaN and infinities for JSON: ``ValueError``."""
+    raise ValueError(f"{spelling} is no JSON")
 
 
 def _load(data: bytes, where: str) -> object:
     try:
-        return json.loads(data.decode("utf-8"))
+        return json.loads(data.decode("utf-8"), parse_constant=no_number)
     except (ValueError, RecursionError) as error:
         reason = type(error).__name__ if isinstance(error, RecursionError) else str(error)
-        raise CorruptError("bad_json", f"{where} is not JSON: {reason}", where=where) from None
+        raise CorruptError("bad_json", f"{where} is not JSON: {reason}", where=where, rule="DS010") from None

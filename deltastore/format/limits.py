@@ -12,6 +12,7 @@ __all__ = [
     "FORMAT",
     "INDEXES",
     "INVENTORY_BYTES",
+    "INVENTORY_KEY_TEXT",
     "INVENTORY_OBJECTS",
     "MAX_DEPTH",
     "MAX_INTEGER",
@@ -29,7 +30,9 @@ __all__ = [
     "RECORD_BYTES",
     "ROWS_PER_PACK",
     "RUN_TEXT",
+    "SHARD_PLACES",
     "SLABS",
+    "SUMS_BYTES",
     "TABLE_BYTES",
     "TENSORS",
     "VOTE_BYTES",
@@ -47,11 +50,18 @@ RECORD_BYTES: Final = 4 << 20
 TABLE_BYTES: Final = 64 << 20
 INVENTORY_BYTES: Final = 64 << 20
 INVENTORY_OBJECTS: Final = 1 << 18
+INVENTORY_KEY_TEXT: Final = 962
+"""Longest key of an inventory, which stands behind the 62 characters of its anchor's prefix."""
+
+SUMS_BYTES: Final = 64 << 20
 PACK_BYTES: Final = 1 << 30
 PACKS_PER_VERSION: Final = 8192
 ROWS_PER_PACK: Final = 1 << 22
 OBJECT_BYTES: Final = 1 << 31
 """Largest object of an anchor."""
+
+SHARD_PLACES: Final = 1 << 20
+"""Entries of a shard's index."""
 
 FILE_BYTES: Final = 256 << 20
 FILE_COUNT: Final = 256

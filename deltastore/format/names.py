@@ -9,7 +9,7 @@ from typing import Final
 
 from deltastore.format.limits import INDEXES
 
-__all__ = ["INDEX_END", "PLACE", "Index", "MemberBox", "box_members", "join_name", "split_name"]
+__all__ = ["INDEX_END", "PLACE", "Index", "MemberBox", "are_fewest", "box_members", "join_name", "split_name"]
 
 Index = tuple[int, ...]
 MemberBox = tuple[tuple[int, int], ...]
@@ -57,6 +57,40 @@ def box_members(indexes: Sequence[Index]) -> tuple[MemberBox, ...]:
     """
     ordered = sorted(indexes)
     return tuple(_boxes(ordered))
+
+
+def are_fewest(boxes: Sequence[MemberBox]) -> bool:
+    """Whether ``boxes``, none of them empty, are what ``box_members`` gives for their members.
+
+    Time and memory as there are boxes, however many members those have.
+    """
+    if not boxes[0]:
+        return len(boxes) == 1
+    at = end = 0
+    # What boxes have beyond their first index where that is `at`, none when no box can come any more; and
+    # whether the first of these boxes would be one with the box before it, were it alone.
+    rests: list[MemberBox] = []
+    joins = False
+    before: MemberBox | None = None
+    for box in boxes:
+        (low, high), rest = box[0], box[1:]
+        if not rests or low != at:
+            if low < end or not _is_group(rests, joins=joins):
+                return False
+            at, rests = low, []
+            joins = before is not None and before[0][1] == low and before[1:] == rest
+        rests.append(rest)
+        end = high
+        if high > low + 1:
+            if not _is_group(rests, joins=joins):
+                return False
+            rests = []
+        before = box
+    return _is_group(rests, joins=joins)
+
+
+def _is_group(rests: Sequence[MemberBox], *, joins: bool) -> bool:
+    return not joins if len(rests) == 1 else not rests or are_fewest(rests)
 
 
 def _boxes(ordered: list[Index]) -> list[MemberBox]:

@@ -17,16 +17,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deltastore.errors import CorruptError, PatchError, UnsupportedError
-from deltastore.format.limits import FORMAT, PACK_BYTES, PATCH_SLACK, ROWS_PER_PACK
-from deltastore.format.patch import EncodedPatch, Encoding, Patch, decode_patch
+from deltastore.format.index_rules import HEADER_BYTES, IndexRules
+from deltastore.format.limits import FORMAT, PACK_BYTES, ROWS_PER_PACK
+from deltastore.format.patch import EncodedPatch, Patch
 from deltastore.format.table import TensorTable
-from deltastore.kernels.rows import ROW, Octets, Rows, chunks_of, offsets_of
+from deltastore.kernels.reference import patch as reference
+from deltastore.kernels.rows import ROW, RULE_OF, Octets, Rows, offsets_of, places_of
 
-__all__ = ["HEADER_BYTES", "ROW", "Pack", "PackBuilder", "PackIndex", "index_bytes", "pack_key"]
+__all__ = [
+    "HEADER_BYTES",
+    "ROW",
+    "Pack",
+    "PackBuilder",
+    "PackHeader",
+    "PackIndex",
+    "header_fields",
+    "index_bytes",
+    "pack_key",
+]
 
 MAGIC: Final = b"\x93DSPACK\n"
 _HEADER: Final = struct.Struct("<8sHHIQ16sQ16s")
-HEADER_BYTES: Final = _HEADER.size
 _MOVED_BYTES: Final = 1 << 20
 
 
@@ -137,15 +148,68 @@ class _Growing:
             self._octets = grown
 
 
+@dataclass(frozen=True, slots=True)
+class PackHeader:
+    """The first bytes of a pack: its version and nonce, how many rows, and bytes of all patches."""
+
+    version: int
+    nonce: bytes
+    rows: int
+    body: int
+
+    @classmethod
+    def parse(cls, front: bytes | memoryview, where: str) -> PackHeader:
+        """Read the header, which ``front`` begins with.
+
+        Raises ``CorruptError("bad_index")`` naming ``where``, or ``UnsupportedError("newer_format")``.
+        """
+        if len(front) < HEADER_BYTES or bytes(front[:8]) != MAGIC:
+            raise _bad_header(where, "DS040", 0, "it is not a pack")
+        _, written, flags, rows, version, nonce, body, reserved = _HEADER.unpack_from(front)
+        if written > FORMAT:
+            raise UnsupportedError(
+                "newer_format",
+                f"{where} is of format version {written}, this release reads up to {FORMAT}: "
+                "upgrade deltastore",
+                where=where,
+                rule="DS040",
+                offset=8,
+            )
+        if written != FORMAT:
+            raise _bad_header(where, "DS040", 8, f"it says format version {written}")
+        if flags or any(reserved):
+            raise _bad_header(where, "DS040", 10 if flags else 48, "a reserved header field is set")
+        if not 1 <= rows <= ROWS_PER_PACK:
+            raise _bad_header(where, "DS040", 12, f"{rows} index rows")
+        if index_bytes(rows) + body > PACK_BYTES:
+            raise _bad_header(where, "DS040", 40, f"a pack of more than {PACK_BYTES} bytes")
+        return cls(version, nonce, rows, body)
+
+
+def header_fields(front: bytes) -> dict[str, Any]:
+    """What the header that ``front`` begins with says, unchecked; bytes as hexadecimal text."""
+    names = ("magic", "format", "flags", "rows", "version", "nonce", "patch_bytes", "reserved")
+    values = (one.hex() if isinstance(one, bytes) else one for one in _HEADER.unpack_from(front))
+    return dict(zip(names, values, strict=True))
+
+
+def _bad_header(where: str, rule: str, offset: int, problem: str) -> CorruptError:
+    return CorruptError("bad_index", f"{where}: {problem}", where=where, rule=rule, offset=offset)
+
+
 @dataclass(frozen=True)
 class PackIndex:
-    """The index of one pack, checked against the table. ``rows`` has dtype ``ROW``."""
+    """The index of one pack, checked against the table. ``rows`` has dtype ``ROW``.
+
+    ``starts``: where their patches start in the object, for an index that has some of its rows only.
+    """
 
     version: int
     nonce: bytes
     rows: Rows
     body_bytes: int
     where: str
+    starts: NDArray[np.int64] | None = None
 
     @cached_property
     def offsets(self) -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -159,29 +223,12 @@ class PackIndex:
         ``front`` is the object's first bytes, at least header and index. Raises
         ``CorruptError("bad_index")`` naming ``where``, or ``UnsupportedError("newer_format")``.
         """
-        index = cls._parse_header(memoryview(front), where)
-        for problem in _row_problems(index, table):
-            raise CorruptError("bad_index", f"{where}: {problem}", where=where)
-        return index
-
-    @classmethod
-    def _parse_header(cls, front: memoryview, where: str) -> PackIndex:
-        if len(front) < HEADER_BYTES or bytes(front[:8]) != MAGIC:
-            raise CorruptError("bad_index", f"{where} is not a pack", where=where)
-        _, written, flags, count, version, nonce, body, reserved = _HEADER.unpack_from(front)
-        if written > FORMAT:
-            raise UnsupportedError(
-                "newer_format",
-                f"{where} is of format version {written}, this release reads up to {FORMAT}: "
-                "upgrade deltastore",
-                where=where,
-            )
-        if written != FORMAT or flags or any(reserved):
-            raise CorruptError("bad_index", f"{where}: a reserved header field is set", where=where)
-        if not 1 <= count <= ROWS_PER_PACK or len(front) < index_bytes(count):
-            raise CorruptError("bad_index", f"{where}: {count} index rows do not fit", where=where)
-        rows = np.frombuffer(front, dtype=ROW, count=count, offset=HEADER_BYTES)
-        return cls(version, nonce, rows, body, where)
+        header = PackHeader.parse(front, where)
+        if len(front) < index_bytes(header.rows):
+            raise _bad_header(where, "DS040", 12, f"{header.rows} index rows do not fit")
+        rows = np.frombuffer(front, dtype=ROW, count=header.rows, offset=HEADER_BYTES)
+        IndexRules(table, where, header.rows, header.body).add(rows)
+        return cls(header.version, header.nonce, rows, header.body, where)
 
     def patches(self) -> Iterator[tuple[int, Any, int, int]]:
         """(row number, row, start, end) of every patch, byte offsets in the object."""
@@ -195,47 +242,52 @@ class PackIndex:
         """
         wrong = np.flatnonzero(self.rows["check"] != _hashes(data, self.offsets))
         if len(wrong):
-            place = self._place(self.rows[wrong[0]], table)
-            raise CorruptError("bad_hash", f"{place} does not match its hash", where=self.where)
+            raise self._bad("bad_hash", self.rows[wrong[0]], table, " does not match its hash", "DS044")
         return np.frombuffer(data, dtype=np.uint8, offset=index_bytes(len(self.rows)))
 
     def check_hash(self, number: int, data: bytes | memoryview, table: TensorTable) -> Octets:
         """Patch number ``number``, checked against its hash. Raises ``CorruptError("bad_hash")``."""
-        row = self.rows[number]
-        self._check_hash(row, data, self._place(row, table))
+        self._check_hash(self.rows[number], data, table)
         return np.frombuffer(data, dtype=np.uint8)
 
-    def _check_hash(self, row: Any, data: bytes | memoryview, place: str) -> None:
+    def _check_hash(self, row: Any, data: bytes | memoryview, table: TensorTable) -> None:
         if hashlib.sha256(data).digest()[:16] != bytes(row["check"]):
-            raise CorruptError("bad_hash", f"{place} does not match its hash", where=self.where)
+            raise self._bad("bad_hash", row, table, " does not match its hash", "DS044")
+
+    def start(self, number: int) -> int:
+        """Where patch number ``number`` starts in the object."""
+        return int((self.offsets if self.starts is None else self.starts)[number])
 
     def named(self, error: PatchError, table: TensorTable, *, first: int = 0) -> CorruptError:
         """What a kernel says of one of its patches, with the names of pack, array and chunk.
 
         ``first``: the number of the row that was the kernel's first.
         """
-        place = self._place(self.rows[first + error.row], table)
-        return CorruptError(error.code, f"{place}: {error.reason}", where=self.where)
-
-    def _place(self, row: Any, table: TensorTable) -> str:
-        return f"{self.where}: patch of {table.arrays[int(row['array'])].pattern} chunk {int(row['chunk'])}"
+        row = self.rows[first + error.row]
+        return self._bad("bad_patch", row, table, f": {error.reason}", RULE_OF[error.reason])
 
     def read_patch(self, row: Any, data: memoryview, table: TensorTable) -> Patch:
         """Check ``data`` against its row and decode it.
 
         Raises ``CorruptError`` with ``bad_hash`` or ``bad_patch``; its message names pack, array and chunk.
         """
-        array, chunk = table.arrays[int(row["array"])], int(row["chunk"])
-        place = self._place(row, table)
-        self._check_hash(row, data, place)
-        elements = array.grid.box(chunk).elements
+        self._check_hash(row, data, table)
+        array = table.arrays[int(row["array"])]
+        elements = array.grid.box(int(row["chunk"])).elements
         try:
-            patch = decode_patch(data, int(row["encoding"]), array.element, elements, place)
-        except CorruptError as error:
-            raise CorruptError(error.code, str(error), where=self.where) from None
+            patch = reference.decode_patch(data, int(row["encoding"]), array.element, elements)
+        except ValueError as error:
+            raise self._bad("bad_patch", row, table, f": {error}", RULE_OF[str(error)]) from None
         if len(patch.positions) != int(row["count"]):
-            raise CorruptError("bad_patch", f"{place} writes another count than its row", where=self.where)
-        return patch
+            raise self._bad("bad_patch", row, table, " writes another count than its row", "DS044")
+        return Patch(patch)
+
+    def _bad(self, code: str, row: Any, table: TensorTable, problem: str, rule: str) -> CorruptError:
+        number = int(np.flatnonzero(places_of(self.rows) == places_of(row))[0])
+        pattern, where = table.arrays[int(row["array"])].pattern, self.where
+        message = f"{where}: patch of {pattern} chunk {int(row['chunk'])}{problem}"
+        offset = self.start(number)
+        return CorruptError(code, message, where=where, rule=rule, offset=offset, tensor=pattern)
 
 
 def _hashes(data: memoryview, offsets: NDArray[np.int64]) -> Rows:
@@ -243,47 +295,3 @@ def _hashes(data: memoryview, offsets: NDArray[np.int64]) -> Rows:
     ends = offsets.tolist()
     digests = [hashlib.sha256(data[start:end]).digest()[:16] for start, end in itertools.pairwise(ends)]
     return np.frombuffer(b"".join(digests), dtype="V16")
-
-
-def _row_problems(index: PackIndex, table: TensorTable) -> Iterator[str]:
-    """What is wrong with the rows, most basic first; later checks rely on earlier ones."""
-    rows = index.rows
-    if int(rows["length"].astype(np.int64).sum()) != index.body_bytes:
-        yield "the patch lengths do not add up to the body"
-    if index_bytes(len(rows)) + index.body_bytes > PACK_BYTES:
-        yield f"a pack of more than {PACK_BYTES} bytes"
-    if bool((rows["length"] % 4 != 0).any()) or bool((rows["length"] == 0).any()):
-        yield "a patch length is no positive multiple of 4"
-    if bool((rows["encoding"] > max(Encoding)).any()):
-        yield "a patch encoding is not known"
-    if bool((rows["array"] >= len(table.arrays)).any()):
-        yield "an array number is out of range"
-    keys = np.zeros((len(rows), 3), dtype=np.int64)
-    keys[:, 1], keys[:, 2] = rows["array"], rows["chunk"]
-    for number, mine in _by_array(rows["array"]):
-        array = table.arrays[number]
-        chunks = rows["chunk"][mine].astype(np.int64)
-        if bool((chunks >= len(array.grid)).any()):
-            yield f"a chunk number of array {number} is out of range"
-        elements = array.grid.elements(chunks)
-        counts = rows["count"][mine].astype(np.int64)
-        if bool((counts < 1).any()) or bool((counts > elements).any()):
-            yield f"a changed count of array {number} is out of range"
-        raw = rows["encoding"][mine] == Encoding.RAW
-        size = elements * array.element.itemsize
-        padded = -(-size // 4) * 4
-        if bool((rows["length"][mine][raw] != padded[raw]).any()) or bool((counts != elements)[raw].any()):
-            yield f"a raw patch of array {number} has the wrong size"
-        if bool((rows["length"][mine] > 2 * size + PATCH_SLACK).any()):
-            yield f"a patch of array {number} is far longer than its chunk"
-    keys[:, 0] = table.slabs_of(chunks_of(rows))
-    order = np.lexsort((keys[:, 2], keys[:, 1], keys[:, 0]))
-    if bool((order != np.arange(len(rows))).any()) or bool((np.diff(keys, axis=0) == 0).all(axis=1).any()):
-        yield "the rows are not in order, or name a chunk twice"
-
-
-def _by_array(numbers: np.ndarray[Any, Any]) -> Iterator[tuple[int, np.ndarray[Any, Any]]]:
-    """Each array number that occurs, with the places of its rows. O(n log n), however many arrays occur."""
-    order = np.argsort(numbers, kind="stable")
-    found, starts = np.unique(numbers[order], return_index=True)
-    yield from zip(found.tolist(), np.split(order, starts[1:]), strict=True)

@@ -15,7 +15,7 @@ from deltastore.errors import CorruptError
 from deltastore.format.dtypes import Dtype
 from deltastore.kernels.reference import patch as reference
 from deltastore.kernels.reference.patch import EncodedPatch, Run, encode_patch
-from deltastore.kernels.rows import Encoding
+from deltastore.kernels.rows import RULE_OF, Encoding
 
 __all__ = ["EncodedPatch", "Encoding", "Patch", "Run", "check_disjoint", "decode_patch", "encode_patch"]
 
@@ -53,7 +53,7 @@ class Patch:
         try:
             return self.decoded.new_bits(current)
         except ValueError as error:
-            raise CorruptError("bad_patch", f"{where}: {error}", where=where) from None
+            raise _refused(str(error), where) from None
 
     def apply(self, flat: Bits, where: str) -> None:
         """Write the patch into the chunk's elements in row-major order, in place."""
@@ -68,7 +68,7 @@ def decode_patch(data: memoryview, encoding: int, dtype: Dtype, elements: int, w
     try:
         return Patch(reference.decode_patch(data, encoding, dtype, elements))
     except ValueError as error:
-        raise CorruptError("bad_patch", f"{where}: {error}", where=where) from None
+        raise _refused(str(error), where) from None
 
 
 def check_disjoint(parts: Sequence[Positions], where: str) -> None:
@@ -76,4 +76,9 @@ def check_disjoint(parts: Sequence[Positions], where: str) -> None:
     try:
         reference.check_disjoint(parts)
     except ValueError:
-        raise CorruptError("bad_patch", f"{where}: two writers patch one element", where=where) from None
+        message = f"{where}: two writers patch one element"
+        raise CorruptError("bad_patch", message, where=where, rule="DS045") from None
+
+
+def _refused(reason: str, where: str) -> CorruptError:
+    return CorruptError("bad_patch", f"{where}: {reason}", where=where, rule=RULE_OF[reason])

@@ -10,7 +10,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
-from deltastore.errors import CorruptError, InputError, UnsupportedError
+from deltastore.errors import CorruptError, InputError, RuleError, UnsupportedError
 from deltastore.format.canonical import parse_canonical
 from deltastore.format.limits import (
     FILE_BYTES,
@@ -24,9 +24,10 @@ from deltastore.format.limits import (
     RECORD_BYTES,
     ROWS_PER_PACK,
     SLABS,
+    WRITERS,
 )
 from deltastore.format.pack import index_bytes
-from deltastore.format.sealed import Count, Hex16, Hex32, Sealed, Sha256, Strict, first_problem
+from deltastore.format.sealed import Count, Hex16, Hex32, Sealed, Sha256, Strict, breach, first_problem
 
 __all__ = [
     "AnchorRecord",
@@ -90,10 +91,10 @@ class RecordBase(Sealed):
 
     @model_validator(mode="after")
     def _record_rules(self) -> Self:
-        if (self.slot == 0) != (self.parent is None):
-            raise ValueError("the record of slot 0, and no other, has no parent")
         if self.ignorable and self.kind in _KINDS:
             raise ValueError("a record of a known kind is not ignorable")
+        if (self.slot == 0) != (self.parent is None):
+            raise RuleError("DS051", "the record of slot 0, and no other, has no parent")
         return self
 
 
@@ -190,13 +191,13 @@ class DeltaRecord(VersionRecord):
 
     kind: Literal["delta"] = "delta"
     base: Count
-    writers: Annotated[int, Field(ge=1)]
-    packs: Annotated[tuple[PackRef, ...], Field(max_length=PACKS_PER_VERSION)]
+    writers: Annotated[int, Field(ge=1, le=WRITERS)]
+    packs: Annotated[tuple[PackRef, ...], Field(max_length=PACKS_PER_VERSION, fail_fast=True)]
 
     @model_validator(mode="after")
     def _base_is_older(self) -> Self:
         if self.base >= self.version:
-            raise ValueError("the base is not below the version")
+            raise RuleError("DS060", "the base is not below the version")
         return self
 
 
@@ -219,13 +220,19 @@ class FileRef(Strict):
     bytes: Annotated[int, Field(ge=0, le=FILE_BYTES)]
     sha256: Sha256
 
+    @model_validator(mode="after")
+    def _stands_for_no_weights(self) -> Self:
+        if self.name.lower().endswith((".safetensors", ".index.json")):
+            raise ValueError(f"a carried file {self.name}, a name that is kept for weights")
+        return self
+
 
 class AnchorRecord(VersionRecord):
     """A version stored whole, as a Zarr v3 group."""
 
     kind: Literal["anchor"] = "anchor"
     anchor: AnchorRef
-    files: Annotated[tuple[FileRef, ...], Field(max_length=FILE_COUNT)]
+    files: Annotated[tuple[FileRef, ...], Field(max_length=FILE_COUNT, fail_fast=True)]
 
     @model_validator(mode="after")
     def _file_names_differ(self) -> Self:
@@ -248,6 +255,11 @@ _KINDS: dict[str, type[BirthRecord | EpochRecord | DeltaRecord | AnchorRecord]] 
     "delta": DeltaRecord,
     "anchor": AnchorRecord,
 }
+
+_NO_RECORDS = frozenset(
+    {"table", "inventory", "call", "join", "claim", "attempt", "vote", "ending", "layout", "attestation"}
+)
+"""Kinds of this format that never stand in the log: such an object was put there by mistake."""
 
 
 class _Notes(Strict):
@@ -290,24 +302,35 @@ def parse_record(data: bytes, slot: int) -> Record:
     """
     where = record_key(slot)
     if len(data) > RECORD_BYTES:
-        raise CorruptError("too_large", f"{where} is larger than {RECORD_BYTES} bytes", where=where)
+        message = f"{where} is larger than {RECORD_BYTES} bytes"
+        raise CorruptError("too_large", message, where=where, rule="DS100")
     fields = parse_canonical(data, where)
     kind = fields.get("kind")
     record: Record
+    if isinstance(kind, str) and kind in _NO_RECORDS:
+        message = f"{where} holds an object of kind {kind}, which is no record"
+        raise CorruptError("bad_json", message, where=where, rule="DS013")
     if isinstance(kind, str) and kind in _KINDS:
         record = _KINDS[kind].from_bytes(data, where)
     elif fields.get("ignorable") is True:
         record = _parse_skipped(fields, where)
     else:
+        of = "without a kind" if kind is None else f"of kind {kind!r:.80}"
         raise UnsupportedError(
             "unknown_kind",
-            f"{where} is a record of kind {kind!r:.80}, which this release does not know: upgrade deltastore",
+            f"{where} is a record {of}, which this release does not know: upgrade deltastore",
             where=where,
+            rule="DS052",
         )
     if record.slot != slot:
-        raise CorruptError("bad_chain", f"{where} says that it is of slot {record.slot}", where=where)
-    if isinstance(record, BirthRecord) and slot != 0:
-        raise CorruptError("bad_chain", f"{where} is a birth record, which only slot 0 can be", where=where)
+        message = f"{where} says that it is of slot {record.slot}"
+        raise CorruptError("bad_chain", message, where=where, rule="DS051")
+    if isinstance(record, BirthRecord) != (slot == 0):
+        message = f"{where} is a {record.kind} record; slot 0, and no other, is a birth"
+        raise CorruptError("bad_chain", message, where=where, rule="DS050")
+    if isinstance(record, BirthRecord) and record.epoch != 0:
+        message = f"{where} is of epoch {record.epoch}, where none has begun"
+        raise CorruptError("bad_chain", message, where=where, rule="DS053")
     return record
 
 
@@ -316,4 +339,4 @@ def _parse_skipped(fields: dict[str, object], where: str) -> SkippedRecord:
     try:
         return SkippedRecord.model_validate(known)
     except ValidationError as error:
-        raise CorruptError("bad_json", f"{where}: {first_problem(error)}", where=where) from None
+        raise breach(error, where) from None

@@ -7,6 +7,7 @@ tensors of a mixture-of-experts model are about 15 arrays.
 
 from __future__ import annotations
 
+import heapq
 import itertools
 import math
 from collections.abc import Iterable, Iterator
@@ -17,7 +18,7 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from deltastore.errors import InputError
+from deltastore.errors import InputError, RuleError
 from deltastore.format.dtypes import DTYPES, Dtype
 from deltastore.format.limits import (
     CHUNK_ELEMENTS,
@@ -34,6 +35,7 @@ from deltastore.format.names import (
     PLACE,
     Index,
     MemberBox,
+    are_fewest,
     box_members,
     join_name,
     split_name,
@@ -81,8 +83,8 @@ class SlabRule(Strict):
     """
 
     by: Literal["common", "axis", "member"]
-    of: Count = 0
-    count: Count = 0
+    of: Count
+    count: Count
 
 
 class Array(Strict):
@@ -90,9 +92,9 @@ class Array(Strict):
 
     pattern: str
     dtype: Annotated[str, Field(json_schema_extra={"enum": sorted(DTYPES)})]
-    shape: tuple[Count, ...]
-    members: tuple[tuple[Range, ...], ...]
-    chunk: tuple[Extent, ...]
+    shape: Annotated[tuple[Count, ...], Field(fail_fast=True)]
+    members: Annotated[tuple[Annotated[tuple[Range, ...], Field(fail_fast=True)], ...], Field(fail_fast=True)]
+    chunk: Annotated[tuple[Extent, ...], Field(fail_fast=True)]
     slab: SlabRule
 
     @model_validator(mode="after")
@@ -100,16 +102,16 @@ class Array(Strict):
         if self.dtype not in DTYPES:
             raise ValueError(f"element type {self.dtype!r} is not known")
         if len(self.shape) > MAX_RANK:
-            raise ValueError(f"a tensor of more than {MAX_RANK} axes")
+            raise RuleError("DS023", f"a tensor of more than {MAX_RANK} axes")
         if len(self.chunk) != 1 + len(self.shape):
-            raise ValueError("chunk has one extent for the member axis and one for each tensor axis")
-        if math.prod(self.chunk) > CHUNK_ELEMENTS:
-            raise ValueError(f"a chunk of more than {CHUNK_ELEMENTS} elements")
+            raise RuleError("DS024", "chunk has one extent for the member axis and one for each tensor axis")
         _check_ranges(self)
+        if math.prod(self.chunk) > CHUNK_ELEMENTS:
+            raise RuleError("DS024", f"a chunk of more than {CHUNK_ELEMENTS} elements")
         if math.prod(max(extent, 1) for extent in (self.count, *self.shape)) > MAX_INTEGER:
-            raise ValueError(f"an array of more than {MAX_INTEGER} elements")
+            raise RuleError("DS023", f"an array of more than {MAX_INTEGER} elements")
         if len(self.grid) >= 1 << 32:
-            raise ValueError("an array of 2**32 chunks or more")
+            raise RuleError("DS023", "an array of 2**32 chunks or more")
         return self
 
     @cached_property
@@ -135,7 +137,14 @@ class Array(Strict):
     def indexes(self) -> Iterator[Index]:
         """The index tuple of every member, in member order."""
         for box in self.members:
-            yield from itertools.product(*(range(low, high) for low, high in box))
+            if not box:
+                yield ()
+                continue
+            *outer, (first, end) = box
+            # Not by `product`, which makes a list of every range, of millions of numbers.
+            for index in itertools.product(*(range(low, high) for low, high in outer)):
+                for last in range(first, end):
+                    yield (*index, last)
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -157,7 +166,8 @@ class Array(Strict):
     @cached_property
     def _ruling(self) -> np.ndarray[Any, np.dtype[np.int64]]:
         """The index of every member that its slab follows from."""
-        return np.array([index[self.slab.of] for index in self.indexes()], dtype=np.int64)
+        ruling = (index[self.slab.of] for index in self.indexes())
+        return np.fromiter(ruling, np.int64, self.count)
 
 
 class TensorTable(Sealed):
@@ -169,27 +179,29 @@ class TensorTable(Sealed):
 
     kind: Literal["table"] = "table"
     slabs: Annotated[int, Field(ge=0, le=SLABS)]
-    arrays: tuple[Array, ...]
+    arrays: Annotated[tuple[Array, ...], Field(fail_fast=True)]
 
     @model_validator(mode="after")
     def _rules(self) -> Self:
         if sum(array.count for array in self.arrays) > TENSORS:
-            raise ValueError(f"more than {TENSORS} tensors")
+            raise RuleError("DS023", f"more than {TENSORS} tensors")
         if sum(array.count * len(array.pattern.encode()) for array in self.arrays) > NAMES_BYTES:
-            raise ValueError(f"more than {NAMES_BYTES} bytes of names")
+            raise RuleError("DS023", f"more than {NAMES_BYTES} bytes of names")
         keys = [array_order(array) for array in self.arrays]
-        if keys != sorted(set(keys)):
-            raise ValueError("arrays are not in order, or two are of one pattern, type and shape")
-        seen: set[str] = set()
+        if keys != sorted(keys):
+            raise RuleError("DS021", "arrays are not in order")
+        if len(keys) != len(set(keys)):
+            raise RuleError("DS022", "two arrays are of one pattern, type and shape")
         for array in self.arrays:
             _check_slab_rule(array, self.slabs)
             _check_members(array)
-            for name in array.names:
-                if not name or len(name.encode()) > NAME_BYTES:
-                    raise ValueError(f"a tensor name is empty or longer than {NAME_BYTES} bytes")
-                if name in seen:
-                    raise ValueError(f"tensor {name!r} is listed twice")
-                seen.add(name)
+        # A name has one pattern and one index, so only arrays of one pattern can have it both.
+        for (pattern, _), alike in itertools.groupby(self.arrays, lambda one: array_order(one)[:2]):
+            every = [array.indexes() for array in alike]
+            merged = heapq.merge(*every) if len(every) > 1 else ()
+            for before, index in itertools.pairwise(merged):
+                if before == index:
+                    raise RuleError("DS021", f"tensor {join_name(pattern, index)!r} is listed twice")
         return self
 
     @cached_property
@@ -220,7 +232,9 @@ class TensorTable(Sealed):
         return KernelTable(arrays, self._seeds)
 
     def _seeds(self, array: int) -> np.ndarray[Any, np.dtype[np.uint64]]:
-        return np.array([tensor_seed(name) for name in self.arrays[array].names], dtype=np.uint64)
+        mine = self.arrays[array]
+        seeds = (tensor_seed(join_name(mine.pattern, index)) for index in mine.indexes())
+        return np.fromiter(seeds, np.uint64, mine.count)
 
     def slabs_of(self, chunks: ChunkList) -> np.ndarray[Any, np.dtype[np.int64]]:
         """The slab of each of n chunks, int64 ``(n,)``; their numbers are known to be in range."""
@@ -257,43 +271,56 @@ def array_order(array: Array) -> tuple[str, int, str, tuple[int, ...]]:
 def _check_ranges(array: Array) -> None:
     """What can be known of the members before any of them is made."""
     if len(array.pattern.encode()) > NAME_BYTES:
-        raise ValueError(f"a tensor name is empty or longer than {NAME_BYTES} bytes")
-    if not array.members or len({len(box) for box in array.members}) != 1:
-        raise ValueError("members are boxes of one length")
+        raise RuleError("DS023", f"a tensor name is empty or longer than {NAME_BYTES} bytes")
+    if not array.members:
+        raise RuleError("DS022", "an array without members")
+    if len({len(box) for box in array.members}) != 1:
+        raise RuleError("DS020", "members are boxes of one length")
     if len(array.members[0]) not in (0, array.pattern.split(".").count(PLACE)):
-        raise ValueError(f"pattern {array.pattern!r} does not take {len(array.members[0])} indexes")
+        raise RuleError("DS022", f"pattern {array.pattern!r} does not take {len(array.members[0])} indexes")
     if len(array.members[0]) > INDEXES:
-        raise ValueError(f"more than {INDEXES} indexes")
+        raise RuleError("DS022", f"more than {INDEXES} indexes")
     if any(not low < high <= INDEX_END for box in array.members for low, high in box):
-        raise ValueError(f"a member range is empty, or goes beyond {INDEX_END}")
+        raise RuleError("DS020", f"a member range is empty, or goes beyond {INDEX_END}")
     if array.count > TENSORS:
-        raise ValueError(f"more than {TENSORS} members")
+        raise RuleError("DS023", f"more than {TENSORS} members")
 
 
 def _check_members(array: Array) -> None:
     """Whether the boxes are those of their members, and the pattern what the names are split into."""
-    indexes = list(array.indexes())
-    if box_members(indexes) != array.members:
-        raise ValueError("members are not in order, or not in the fewest boxes")
-    if split_name(join_name(array.pattern, indexes[0])) != (array.pattern, indexes[0]):
-        raise ValueError(f"pattern {array.pattern!r} has a component that is an index")
+    if not are_fewest(array.members):
+        raise RuleError("DS020", "members are not in order, or not in the fewest boxes")
+    first = tuple(low for low, _ in array.members[0])
+    if split_name(join_name(array.pattern, first)) != (array.pattern, first):
+        raise RuleError("DS022", f"pattern {array.pattern!r} has a component that is an index")
+    # The last member of a box has its longest name.
+    lasts = (tuple(high - 1 for _, high in box) for box in array.members)
+    if not array.pattern or any(len(join_name(array.pattern, one).encode()) > NAME_BYTES for one in lasts):
+        raise RuleError("DS023", f"a tensor name is empty or longer than {NAME_BYTES} bytes")
 
 
 def _check_slab_rule(array: Array, slabs: int) -> None:
+    problem = _slab_problem(array, slabs)
+    if problem is not None:
+        raise RuleError("DS025", problem)
+
+
+def _slab_problem(array: Array, slabs: int) -> str | None:
     rule = array.slab
     if (rule.by == "common" and rule.of) or (rule.by != "member" and rule.count):
-        raise ValueError("a slab rule with a number that it does not use")
+        return "a slab rule with a number that it does not use"
     if rule.by == "common":
-        return
+        return None
     if slabs == 0:
-        raise ValueError("a slab rule in a table without slabs")
+        return "a slab rule in a table without slabs"
     if rule.by == "axis" and rule.of >= len(array.chunk):
-        raise ValueError("a slab rule on an axis that the array lacks")
+        return "a slab rule on an axis that the array lacks"
     if rule.by == "member":
         if rule.of >= len(array.members[0]) or array.chunk[0] != 1:
-            raise ValueError("a slab rule by member wants that index, and chunks of one member")
+            return "a slab rule by member wants that index, and chunks of one member"
         if any(box[rule.of][1] > rule.count for box in array.members):
-            raise ValueError("a member index at or above the count of its slab rule")
+            return "a member index at or above the count of its slab rule"
+    return None
 
 
 def stack_tensors(tensors: Iterable[TensorSpec]) -> list[tuple[str, TensorSpec, tuple[MemberBox, ...]]]:

@@ -38,7 +38,7 @@ Run = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]*$", max_length=
 Writers = Annotated[int, Field(ge=1, le=WRITERS)]
 Rank = Annotated[int, Field(ge=0, lt=WRITERS)]
 Reason = Annotated[str, Field(max_length=REASON_TEXT)]
-Axes = Annotated[tuple[Count, ...], Field(min_length=1, max_length=MAX_RANK + 1)]
+Axes = Annotated[tuple[Count, ...], Field(min_length=1, max_length=MAX_RANK + 1, fail_fast=True)]
 
 
 def call_prefix(run: str, call: int) -> str:
@@ -91,13 +91,19 @@ class Owned(Strict):
     start: Axes
     size: Axes
 
+    @model_validator(mode="after")
+    def _over_the_same_axes(self) -> Self:
+        if len(self.start) != len(self.size):
+            raise ValueError("start and size of a box are of different lengths")
+        return self
+
 
 class Claim(Sealed):
     """The elements that a writer holds, and that no other may publish."""
 
     kind: Literal["claim"] = "claim"
     table: Sha256
-    boxes: Annotated[tuple[Owned, ...], Field(max_length=OWNED_BOXES)]
+    boxes: Annotated[tuple[Owned, ...], Field(max_length=OWNED_BOXES, fail_fast=True)]
 
 
 class Attempt(Sealed):
@@ -122,6 +128,8 @@ class Attempt(Sealed):
     def _whole_or_not(self) -> Self:
         if (self.base is None) != (self.parent is None):
             raise ValueError("base and parent are both null or neither is")
+        if self.base is not None and self.base >= self.version:
+            raise ValueError("the base is not below the version")
         return self
 
 
@@ -140,7 +148,7 @@ class Vote(Sealed):
     parent: Sha256 | None
     step: Annotated[int, Field(ge=-(2**53) + 1, le=2**53 - 1)] | None
     claim: Sha256
-    packs: Annotated[tuple[PackRef, ...], Field(max_length=PACKS_PER_VERSION)]
+    packs: Annotated[tuple[PackRef, ...], Field(max_length=PACKS_PER_VERSION, fail_fast=True)]
     changed: Count
     difference: Hex16
     detector: Label

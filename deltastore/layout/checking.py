@@ -54,9 +54,8 @@ def _check_once(layout: Layout, kind: str, names: Sequence[str]) -> None:
     if len(set(names)) == len(names):
         return
     double = Counter(names).most_common(1)[0][0]
-    raise InputError(
-        "bad_layout", f"layout {layout.name}: {kind} {double!r} is there twice; name it once", where=double
-    )
+    message = f"layout {layout.name}: {kind} {double!r} is there twice; name it once"
+    raise InputError("bad_layout", message, where=double, rule="DS111")
 
 
 def _check_piece(layout: Layout, piece: Piece) -> None:
@@ -99,8 +98,9 @@ def _check_param(layout: Layout, param: Param, holes: Sequence[Hole]) -> None:
         return
     box = ", ".join(f"{low}:{high}" for low, high in flaw.where)
     problem = f"fed by both {flaw.owners[0]} and {flaw.owners[1]}" if flaw.owners else "fed by no tensor"
-    raise _bad(layout, param.name, f"its elements [{box}] of {list(param.form)} are {problem}")
+    raise _bad(layout, param.name, f"its elements [{box}] of {list(param.form)} are {problem}", "DS110")
 
 
-def _bad(layout: Layout, param: str, problem: str) -> InputError:
-    return InputError("bad_layout", f"layout {layout.name}, parameter {param!r}: {problem}", where=param)
+def _bad(layout: Layout, param: str, problem: str, rule: str = "DS111") -> InputError:
+    message = f"layout {layout.name}, parameter {param!r}: {problem}"
+    return InputError("bad_layout", message, where=param, rule=rule)

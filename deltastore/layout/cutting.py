@@ -48,7 +48,7 @@ def plain_table(tensors: Iterable[TensorSpec]) -> TensorTable:
     for pattern, tensor, members in stack_tensors(tensors):
         count = Array.model_construct(members=members).count
         chunk = plain_chunk((count, *tensor.shape))
-        arrays.append(array_of(pattern, tensor, members, chunk, SlabRule(by="common")))
+        arrays.append(array_of(pattern, tensor, members, chunk, SlabRule(by="common", of=0, count=0)))
     return table_of(arrays, slabs=0)
 
 

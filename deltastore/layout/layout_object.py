@@ -23,7 +23,7 @@ from deltastore.layout.pieces import Hole, Layout, Param, Piece
 __all__ = ["LayoutObject"]
 
 DtypeName = Annotated[str, Field(json_schema_extra={"enum": sorted(DTYPES)})]
-Axes = Annotated[tuple[Count, ...], Field(max_length=MAX_RANK)]
+Axes = Annotated[tuple[Count, ...], Field(max_length=MAX_RANK, fail_fast=True)]
 
 
 class TensorStack(Strict):
@@ -32,19 +32,21 @@ class TensorStack(Strict):
     pattern: str
     dtype: DtypeName
     shape: Axes
-    members: tuple[tuple[Range, ...], ...]
+    members: Annotated[tuple[Annotated[tuple[Range, ...], Field(fail_fast=True)], ...], Field(fail_fast=True)]
 
     @model_validator(mode="after")
     def _rules(self) -> Self:
         places = self.pattern.split(".").count(PLACE)
         if not self.members or any(len(box) not in (0, places) for box in self.members):
             raise ValueError(f"pattern {self.pattern!r:.80} does not take the indexes of its members")
+        if any(low >= high for box in self.members for low, high in box):
+            raise ValueError(f"pattern {self.pattern!r:.80} has an empty range of members")
         return self
 
     @property
     def count(self) -> int:
         """Number of tensors."""
-        return sum(math.prod(max(high - low, 0) for low, high in box) for box in self.members)
+        return sum(math.prod(high - low for low, high in box) for box in self.members)
 
     def specs(self) -> Iterator[TensorSpec]:
         """The tensors, in member order."""
@@ -71,13 +73,13 @@ class LayoutObject(Sealed):
 
     kind: Literal["layout"] = "layout"
     name: Annotated[str, Field(max_length=200)]
-    tensors: tuple[TensorStack, ...]
-    params: tuple[ParamEntry, ...]
-    pieces: tuple[tuple[Count, Axes, Axes, Count, Axes, Axes, Count], ...]
-    holes: tuple[tuple[Count, Axes, Axes], ...]
+    tensors: Annotated[tuple[TensorStack, ...], Field(fail_fast=True)]
+    params: Annotated[tuple[ParamEntry, ...], Field(fail_fast=True)]
+    pieces: Annotated[tuple[tuple[Count, Axes, Axes, Count, Axes, Axes, Count], ...], Field(fail_fast=True)]
+    holes: Annotated[tuple[tuple[Count, Axes, Axes], ...], Field(fail_fast=True)]
     aliases: dict[str, str]
     ties: dict[str, str]
-    unheld: tuple[str, ...]
+    unheld: Annotated[tuple[str, ...], Field(fail_fast=True)]
 
     @model_validator(mode="after")
     def _rules(self) -> Self:

@@ -221,13 +221,13 @@ def no_object(key: str) -> NotFoundError:
 def too_large(key: str, size: int, limit: int) -> CorruptError:
     """Return the error for an object of ``size`` bytes where at most ``limit`` are allowed."""
     message = f"{key} has {size} bytes where at most {limit} are allowed; it is not what its name says"
-    return CorruptError("too_large", message, where=key)
+    return CorruptError("too_large", message, where=key, rule="DS100")
 
 
 def too_short(key: str, size: int, start: int, length: int) -> CorruptError:
     """Return the error for an object of ``size`` bytes that ends before ``start + length``."""
     message = f"{key} has {size} bytes, too few for {length} bytes from {start}; restore the object"
-    return CorruptError("bad_length", message, where=key)
+    return CorruptError("bad_length", message, where=key, rule="DS061")
 
 
 def _check_segment(what: str, text: str, segment: str) -> None:
@@ -240,4 +240,4 @@ def _check_segment(what: str, text: str, segment: str) -> None:
 
 def _bad_key(what: str, text: str, rule: str) -> InputError:
     shown = repr(text if len(text) <= 80 else text[:80] + "...")
-    return InputError("bad_key", f"{shown} is not a {what}: {rule}", where=shown)
+    return InputError("bad_key", f"{shown} is not a {what}: {rule}", where=shown, rule="DS001")

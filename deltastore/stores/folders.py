@@ -112,7 +112,7 @@ class Folders:
 def link_in_the_way(path: str) -> InputError:
     """Return the error for a symbolic link below the root."""
     message = f"{path} is a symbolic link, which could leave the store; put the real file or folder there"
-    return InputError("bad_key", message, where=path)
+    return InputError("bad_key", message, where=path, rule="DS001")
 
 
 def _open_below(folder: int, segment: str, walked: str) -> int:

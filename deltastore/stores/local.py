@@ -206,7 +206,7 @@ def _size(found: os.stat_result, key: str) -> int | None:
     if stat.S_ISLNK(found.st_mode):
         raise link_in_the_way(key)
     message = f"{key} is neither a file nor a folder; remove it from the store"
-    raise CorruptError("bad_length", message, where=key)
+    raise CorruptError("bad_length", message, where=key, rule="DS063")
 
 
 def _read(file: int, key: str, start: int, length: int) -> bytes:

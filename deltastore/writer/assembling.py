@@ -66,8 +66,14 @@ class AssembledWeights:
         for stored in self._patches.of(array, chunk):
             made = await self._patches.apply(stored, bits)
             if made != int(stored.index.rows["difference"][stored.row]):
-                where = stored.index.where
-                raise CorruptError("bad_digest", f"a patch of {where} is not what its row says", where=where)
+                raise CorruptError(
+                    "bad_digest",
+                    f"a patch of {stored.index.where} is not what its row says",
+                    where=stored.index.where,
+                    rule="DS046",
+                    offset=stored.start,
+                    tensor=self.table.arrays[array].pattern,
+                )
         return bits
 
     async def close(self) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final, Self, TypeVar
 
-from deltastore.errors import ConflictError, FencedError, InputError
+from deltastore.errors import ConflictError, CorruptError, FencedError, InputError
 from deltastore.format.limits import MAX_INTEGER
 from deltastore.format.records import (
     AnchorRecord,
@@ -16,6 +16,7 @@ from deltastore.format.records import (
     EpochRecord,
     FileRef,
     Record,
+    record_key,
 )
 from deltastore.log import Log, Manifest, SlotTakenError, describe, new_nonce, next_record
 
@@ -52,6 +53,14 @@ def choose_version(newest: int | None, wanted: int | None) -> int:
     return wanted
 
 
+def _check_epoch(tip: Record) -> None:
+    """Whether there can have been so many epochs: each takes a slot."""
+    if tip.epoch > tip.slot:
+        where = record_key(tip.slot)
+        problem = f"{where} says that it is of epoch {tip.epoch}, more than there are slots before it"
+        raise CorruptError("bad_chain", problem, where=where, rule="DS053")
+
+
 class Epoch:
     """The right to commit, until a newer epoch record appears.
 
@@ -78,6 +87,7 @@ class Epoch:
         """Append an epoch record: every older epoch is fenced from here on. ``last``: one near the tip."""
         tip = await (log.tip() if last is None else log.latest(last))
         for _ in range(_ROUNDS):
+            _check_epoch(tip)
             newest = await log.manifest_before(tip)
             own = next_record(
                 EpochRecord,

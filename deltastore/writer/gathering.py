@@ -198,7 +198,7 @@ async def _claims(store: Store, table: TensorTable, joins: Mapping[int, Join]) -
         async with room:
             claim = await fetch_sealed(store, claim_key(sha256), Claim, limit=TABLE_BYTES)
         if claim is None or claim.sha256 != sha256:
-            raise lost_object(claim_key(sha256), f"rank {rank}")
+            raise lost_object(claim_key(sha256), f"rank {rank}", "DS085")
         if claim.table != table.sha256:
             raise ConflictError("aborted", f"rank {rank} has another tensor table than the coordinator")
         return claim

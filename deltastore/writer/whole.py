@@ -149,6 +149,7 @@ async def publish_weights(
             "bad_digest",
             f"version {base.version} as stored does not replay to its digest: "
             "run 'deltastore validate' to find the bad object",
+            rule="DS062",
         )
     record = await commit_delta(
         epoch,

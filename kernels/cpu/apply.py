@@ -16,7 +16,17 @@ from deltastore.kernels.cpu.instructions import Instructions
 from deltastore.kernels.cpu.prepared import prepared_pieces, prepared_table
 from deltastore.kernels.cpu.staged import layout_of, native_staged
 from deltastore.kernels.pieces import KernelTable, Pieces
-from deltastore.kernels.rows import REASONS, ROW, Octets, Rows, StagedBits, check_pack, chunks_of, places_of
+from deltastore.kernels.rows import (
+    REASONS,
+    ROW,
+    RULE_OF,
+    Octets,
+    Rows,
+    StagedBits,
+    check_pack,
+    chunks_of,
+    places_of,
+)
 from deltastore.kernels.threads import checked_threads
 
 __all__ = ["apply", "check", "mismatches", "resolve", "scatter"]
@@ -155,7 +165,7 @@ def _octets_of(rows: Rows, body: Octets) -> tuple[Octets, Octets]:
 def _raise(verdict: tuple[int, int]) -> None:
     row, reason = verdict
     if reason:
-        raise PatchError(row, REASONS[reason])
+        raise PatchError(row, REASONS[reason], RULE_OF[REASONS[reason]])
 
 
 def _entries_of(rows: Rows, under: StagedBits) -> NDArray[np.int64]:

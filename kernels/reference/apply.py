@@ -14,7 +14,7 @@ from deltastore.kernels.reference.encode import difference
 from deltastore.kernels.reference.held import HeldChunk
 from deltastore.kernels.reference.patch import DecodedPatch, Run, decode_patch
 from deltastore.kernels.reference.staged import Change, staged, staged_chunks
-from deltastore.kernels.rows import REASONS, Octets, Rows, StagedBits, check_pack, offsets_of
+from deltastore.kernels.rows import REASONS, RULE_OF, Octets, Rows, StagedBits, check_pack, offsets_of
 
 __all__ = ["apply", "check", "mismatches", "resolve", "scatter"]
 
@@ -103,15 +103,15 @@ def _decoded(table: KernelTable, rows: Rows, body: Octets) -> Iterator[tuple[int
         array, chunk = int(row["array"]), int(row["chunk"])
         inside = array < len(table.arrays) and chunk < len(table.arrays[array].grid)
         if not inside or offsets[number + 1] > len(body):
-            raise PatchError(number, REASONS[1])
+            raise PatchError(number, REASONS[1], RULE_OF[REASONS[1]])
         form = table.arrays[array]
         data = body[offsets[number] : offsets[number + 1]]
         try:
             patch = decode_patch(data, int(row["encoding"]), form, form.grid.box(chunk).elements)
         except ValueError as error:
-            raise PatchError(number, str(error)) from None
+            raise PatchError(number, str(error), RULE_OF[str(error)]) from None
         if len(patch.positions) != int(row["count"]):
-            raise PatchError(number, REASONS[13])
+            raise PatchError(number, REASONS[13], RULE_OF[REASONS[13]])
         yield number, patch
 
 
@@ -130,7 +130,7 @@ def _resolved(
         try:
             written = _only(patch, mine).new_bits(bits[patch.positions[mine]])
         except ValueError as error:
-            raise PatchError(number, str(error)) from None
+            raise PatchError(number, str(error), RULE_OF[str(error)]) from None
         at = patch.positions[mine]
         old[at], new[at], held[at] = bits[at], written, True
     positions = np.flatnonzero(held).astype(np.uint32)

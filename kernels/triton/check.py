@@ -9,7 +9,7 @@ import triton.language as tl
 from numpy.typing import NDArray
 
 from deltastore.errors import PatchError
-from deltastore.kernels.rows import REASONS
+from deltastore.kernels.rows import REASONS, RULE_OF
 from deltastore.kernels.triton.decode import task_elements, task_run
 from deltastore.kernels.triton.element import fold_of, ordered, pointers, resolved
 from deltastore.kernels.triton.locate import locate, may_meet
@@ -96,6 +96,6 @@ def check(pack: DevicePack) -> NDArray[np.uint64]:
         pack.launch(check_kernel, pack.weights, found[0], found[1])
         differences, misfits = found.cpu().numpy()[:, :count]
     if misfits.any():
-        raise PatchError(int(misfits.argmax()), REASONS[14])
+        raise PatchError(int(misfits.argmax()), REASONS[14], RULE_OF[REASONS[14]])
     pack.fits = True
     return np.ascontiguousarray(differences).view(np.uint64)

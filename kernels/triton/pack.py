@@ -10,7 +10,7 @@ import torch
 from deltastore.errors import PatchError
 from deltastore.kernels.cpu import check
 from deltastore.kernels.pieces import Pieces
-from deltastore.kernels.rows import REASONS, Octets, Rows, chunks_of, offsets_of
+from deltastore.kernels.rows import REASONS, RULE_OF, Octets, Rows, chunks_of, offsets_of
 from deltastore.kernels.triton.count_ones import ones_before
 from deltastore.kernels.triton.runs import elements_of, run_table
 from deltastore.kernels.triton.tables import ELEMENT_TYPES, ROW_WIDTH
@@ -42,7 +42,7 @@ class DevicePack:
         if size > len(body):
             number = int(np.searchsorted(offsets_of(self.rows)[1:], len(body), side="right"))
             check(pieces.table, self.rows[:number], body, threads=threads)
-            raise PatchError(number, REASONS[1])
+            raise PatchError(number, REASONS[1], RULE_OF[REASONS[1]])
         staged = Staged(self._stream.device, [body[:size]])
         with self._stream.entered():
             octets = staged.start()[0]

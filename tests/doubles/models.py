@@ -121,7 +121,8 @@ def cut_table(model: Mapping[str, Any], limit: int, slabs: int = 0) -> TensorTab
     plain = plain_table(live_specs(model))
     arrays = []
     for array in plain.arrays:
-        rule = SlabRule(by="axis", of=1) if slabs and len(array.shape) == 2 else SlabRule(by="common")
+        cut = slabs > 0 and len(array.shape) == 2
+        rule = SlabRule(by="axis" if cut else "common", of=int(cut), count=0)
         arrays.append(
             Array(
                 pattern=array.pattern,

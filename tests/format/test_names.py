@@ -7,7 +7,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from deltastore.format.limits import INDEXES
-from deltastore.format.names import Index, box_members, join_name, split_name
+from deltastore.format.names import (
+    Index,
+    MemberBox,
+    are_fewest,
+    box_members,
+    join_name,
+    split_name,
+)
 
 DIGITS = "0123456789"
 
@@ -130,3 +137,24 @@ def test_a_name_with_more_indexes_is_its_own_pattern() -> None:
     for count in (INDEXES + 1, 512):
         name = ".".join("0" * count)
         assert split_name(name) == (name, ())
+
+
+ranges = st.tuples(st.integers(0, 3), st.integers(1, 2)).map(lambda one: (one[0], one[0] + one[1]))
+box_lists = st.integers(0, 3).flatmap(
+    lambda axes: st.lists(st.tuples(*[ranges] * axes), min_size=1, max_size=5)
+)
+
+
+@pytest.mark.spec("DS020")
+@settings(max_examples=300)
+@given(boxes=box_lists, tidy=st.booleans())
+@example(boxes=[((0, 1), (0, 1)), ((0, 1), (2, 3)), ((1, 2), (2, 3))], tidy=False)
+@example(boxes=[((0, 1), (0, 1)), ((0, 2), (2, 3))], tidy=False)
+@example(boxes=[((0, 2), (0, 1)), ((1, 2), (1, 2))], tidy=False)
+@example(boxes=[((0, 1), (0, 1)), ((1, 3), (0, 1))], tidy=False)
+@example(boxes=[((0, 1),), ((0, 1),)], tidy=False)
+def test_boxes_are_judged_without_their_members(boxes: list[MemberBox], tidy: bool) -> None:
+    whole = tuple(sorted(boxes)) if tidy else tuple(boxes)
+    fewest = box_members(members_of(whole))
+    assert are_fewest(whole) == (fewest == whole)
+    assert are_fewest(fewest) == (len(set(members_of(whole))) == len(members_of(fewest)))

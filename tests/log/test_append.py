@@ -26,7 +26,7 @@ from .filling import born, filled
 
 
 async def append(store: Store, parent: Record, writer: str = "w") -> EpochRecord:
-    return await Log(store).append(EpochRecord, parent, epoch=1, resumes=None, writer=writer)
+    return await Log(store).append(EpochRecord, parent, epoch=parent.epoch + 1, resumes=None, writer=writer)
 
 
 @pytest.mark.spec("DS050", "DS051")

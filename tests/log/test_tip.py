@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from deltastore.errors import NotFoundError
+from deltastore.errors import CorruptError, NotFoundError
 from deltastore.format.records import Record, record_key
 from deltastore.log import Log
-from deltastore.stores.base import Store
+from deltastore.stores.base import ObjectInfo, Store
 from tests.doubles.stores import WatchedStore, contents, copied, memory_store
 
 from .filling import append_version, born, filled
@@ -29,6 +29,18 @@ async def test_the_tip_is_found_at_every_length() -> None:
         store = WatchedStore(await copied(objects))
         assert await Log(store).tip() == records[-1]
         assert len(store.calls) <= 3 + 2 * len(records).bit_length(), len(records)
+
+
+async def test_a_store_that_has_every_slot_has_no_log() -> None:
+    class Endless(WatchedStore):
+        async def stat(self, key: str) -> ObjectInfo | None:
+            return ObjectInfo(key, 1)
+
+    store = memory_store()
+    await filled(store, 3)
+    with pytest.raises(CorruptError) as caught:
+        await Log(Endless(store)).tip()
+    assert (caught.value.code, caught.value.rule) == ("bad_chain", "DS100")
 
 
 async def test_every_walk_sees_every_length_whole() -> None:

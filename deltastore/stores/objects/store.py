@@ -217,7 +217,7 @@ class ObjectsStore(Store):
     def _checked(self, key: str) -> str:
         if len(self._path(check_key(key))) > MAX_KEY_LENGTH:
             message = f"{key[:80]}... is too long under the prefix of {self.url}; use a shorter prefix"
-            raise InputError("bad_key", message, where=key)
+            raise InputError("bad_key", message, where=key, rule="DS001")
         return key
 
 

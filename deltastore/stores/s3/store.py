@@ -187,7 +187,7 @@ class S3Store(Store):
     def _checked(self, key: str) -> str:
         if len(self._address.under) + len(check_key(key)) > MAX_KEY_LENGTH:
             message = f"{key[:80]}... is too long under the prefix of {self.url}; use a shorter prefix"
-            raise InputError("bad_key", message, where=key)
+            raise InputError("bad_key", message, where=key, rule="DS001")
         return key
 
     async def _run(
