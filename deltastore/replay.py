@@ -19,11 +19,12 @@ from deltastore.errors import CorruptError, NotFoundError, PatchError
 from deltastore.format.digest import MODULUS
 from deltastore.format.limits import TABLE_BYTES
 from deltastore.format.pack import PackIndex, index_bytes, pack_key
+from deltastore.format.patch import check_disjoint
 from deltastore.format.records import AnchorRecord, DeltaRecord, PackRef, record_key, table_key
 from deltastore.format.table import TensorTable
 from deltastore.kernels.cpu import resolve, scatter
 from deltastore.kernels.pieces import Pieces
-from deltastore.kernels.rows import chunks_of, places_of
+from deltastore.kernels.rows import StagedBits, chunks_of, places_of
 from deltastore.log import Log, Manifest
 from deltastore.stores.base import Store
 from deltastore.stores.named import fetch_range, lost_object
@@ -68,9 +69,8 @@ async def find_path(log: Log, target: Manifest, *, at: int | None = None) -> Pat
             continue
         if record.table != target.table:
             where = record_key(record.slot)
-            raise CorruptError(
-                "bad_chain", f"{where} is a base of version {target.version} with another table", where=where
-            )
+            message = f"{where} is a base of version {target.version} with another table"
+            raise CorruptError("bad_chain", message, where=where, rule="DS060")
         if isinstance(record, AnchorRecord):
             return Path(record, tuple(reversed(deltas)))
         deltas.append(record)
@@ -78,7 +78,8 @@ async def find_path(log: Log, target: Manifest, *, at: int | None = None) -> Pat
         if wanted == at:
             return Path(None, tuple(reversed(deltas)))
     where = record_key(deltas[-1].slot)
-    raise CorruptError("bad_chain", f"{where} rests on version {wanted}, which is not there", where=where)
+    message = f"{where} rests on version {wanted}, which is not there"
+    raise CorruptError("bad_chain", message, where=where, rule="DS060")
 
 
 async def read_table(store: Store, sha256: str) -> TensorTable:
@@ -90,7 +91,8 @@ async def read_table(store: Store, sha256: str) -> TensorTable:
         raise lost_object(key, "a record") from None
     table = TensorTable.from_bytes(data, key)
     if table.sha256 != sha256:
-        raise CorruptError("bad_hash", f"{key} is not the object that its name says", where=key)
+        message = f"{key} is not the object that its name says"
+        raise CorruptError("bad_hash", message, where=key, rule="DS011")
     return table
 
 
@@ -107,7 +109,8 @@ class StoredPatch:
 async def fetch_pack_index(store: Store, version: int, pack: PackRef, table: TensorTable) -> PackIndex:
     """Fetch and check header and index of one pack of a version, without its patches."""
     key = pack_key(version, pack.sha256)
-    front = await fetch_range(store, key, 0, index_bytes(pack.rows), named_by=f"version {version}")
+    named_by, size = f"version {version}", index_bytes(pack.rows)
+    front = await fetch_range(store, key, 0, size, named_by=named_by, rule="DS061")
     return checked_index(front, version, pack, table)
 
 
@@ -119,7 +122,8 @@ def checked_index(front: bytes | memoryview, version: int, pack: PackRef, table:
     """
     key = pack_key(version, pack.sha256)
     if hashlib.sha256(memoryview(front)[: index_bytes(pack.rows)]).hexdigest() != pack.index_sha256:
-        raise CorruptError("bad_hash", f"the index of {key} does not match its hash", where=key)
+        message = f"the index of {key} does not match its hash"
+        raise CorruptError("bad_hash", message, where=key, rule="DS061", offset=0)
     index = PackIndex.parse(front, table, key)
     count = int(index.rows["count"].sum(dtype=np.uint64))
     facts = (index.version, len(index.rows), int(index.offsets[-1]), count, _end_slabs(index, table))
@@ -129,6 +133,7 @@ def checked_index(front: bytes | memoryview, version: int, pack: PackRef, table:
             "bad_index",
             f"{key} has (version, rows, bytes, count, slabs) {facts}, its manifest says {said}",
             where=key,
+            rule="DS061",
         )
     return index
 
@@ -167,6 +172,12 @@ class DeltaPatches:
         sums = [int(index.rows["difference"].sum(dtype=np.uint64)) for index in self._indexes]
         return sum(sums) % MODULUS
 
+    def chunks(self) -> list[tuple[int, int]]:
+        """(array, chunk) of every chunk that is patched, ascending."""
+        places = np.unique(self._places)
+        arrays, chunks = places >> np.uint64(32), places & np.uint64(0xFFFFFFFF)
+        return list(zip(arrays.tolist(), chunks.tolist(), strict=True))
+
     def of(self, array: int, chunk: int) -> list[StoredPatch]:
         """The patches of a chunk: none, one, or one per writer that owns part of it."""
         place = (array << 32) | chunk
@@ -184,22 +195,55 @@ class DeltaPatches:
     async def apply(self, stored: StoredPatch, bits: Bits) -> int:
         """Fetch and check one patch and write it into its chunk's ``bits``; the digest difference it makes.
 
-        ``bits`` has the shape of the chunk's box. Raises ``CorruptError`` with nothing written.
+        ``bits`` has the shape of the chunk's box. Raises ``CorruptError`` with nothing written, also when the
+        difference is not that of its row.
         """
-        row = stored.index.rows[stored.row : stored.row + 1]
-        pieces = Pieces.of_chunks(self._table.kernels, [(int(row["array"][0]), int(row["chunk"][0]), bits)])
+        staged, difference = await self._staged(stored, bits)
+        self._scatter(stored, bits, staged)
+        return difference
+
+    async def apply_all(self, patches: Sequence[StoredPatch], bits: Bits) -> None:
+        """Apply the patches of a chunk. Raises what ``apply`` does, also where two write one element."""
+        staged = [(await self._staged(stored, bits))[0] for stored in patches]
+        if len(staged) > 1:
+            check_disjoint([one.positions for one in staged], patches[-1].index.where)
+        for stored, one in zip(patches, staged, strict=True):
+            self._scatter(stored, bits, one)
+
+    def _pieces(self, stored: StoredPatch, bits: Bits) -> Pieces:
+        array, chunk = (int(stored.index.rows[name][stored.row]) for name in ("array", "chunk"))
+        return Pieces.of_chunks(self._table.kernels, [(array, chunk, bits)])
+
+    def _scatter(self, stored: StoredPatch, bits: Bits, staged: StagedBits) -> None:
+        scatter(self._pieces(stored, bits), staged)
+
+    async def _staged(self, stored: StoredPatch, bits: Bits) -> tuple[StagedBits, int]:
+        """The new bits of a patch, and the digest difference that they make."""
+        row, pieces = stored.index.rows[stored.row : stored.row + 1], self._pieces(stored, bits)
+        array, chunk = int(row["array"][0]), int(row["chunk"][0])
         body = stored.index.check_hash(stored.row, await self._fetch(stored), self._table)
         try:
             staged, differences = resolve(pieces, row, body)
         except PatchError as error:
             raise stored.index.named(error, self._table, first=stored.row) from None
-        scatter(pieces, staged)
-        return int(differences[0])
+        if differences[0] != row["difference"][0]:
+            where, pattern = stored.index.where, self._table.arrays[array].pattern
+            raise CorruptError(
+                "bad_digest",
+                f"{where}: the digest difference of {pattern} chunk {chunk} is wrong",
+                where=where,
+                rule="DS046",
+                offset=index_bytes(stored.row),
+                tensor=pattern,
+            )
+        return staged, int(differences[0])
 
     async def _fetch(self, stored: StoredPatch) -> bytes:
         index, length = stored.index, stored.end - stored.start
         named_by = f"version {index.version}"
-        return await fetch_range(self._store, index.where, stored.start, length, named_by=named_by)
+        return await fetch_range(
+            self._store, index.where, stored.start, length, named_by=named_by, rule="DS061"
+        )
 
 
 class ReplayedWeights:
@@ -227,10 +271,10 @@ class ReplayedWeights:
     async def read(self, array: int, chunk: int) -> Bits:
         """The chunk's bits: the anchor's, with every patch on the path applied."""
         bits = await self._anchor.read(array, chunk)
-        stored = [(delta, patch) for delta in self._deltas for patch in delta.of(array, chunk)]
-        if not stored:
-            return bits
-        changed = np.array(bits, order="C")
-        for delta, patch in stored:
-            await delta.apply(patch, changed)
-        return changed
+        changed = None
+        for delta in self._deltas:
+            patches = delta.of(array, chunk)
+            if patches:
+                changed = np.array(bits, order="C") if changed is None else changed
+                await delta.apply_all(patches, changed)
+        return bits if changed is None else changed

@@ -7,26 +7,31 @@ import math
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from deltastore.anchors.checksums import ChecksummedForm
-from deltastore.anchors.decoding import (
-    DecodedShard,
-    bad_shard,
-    chunk_place,
-    shard_index_bytes,
-    stored_chunk_bytes,
-)
+from deltastore.anchors.chunk_sums import split_sums
+from deltastore.anchors.decoding import DecodedShard
 from deltastore.anchors.in_order import in_order
 from deltastore.anchors.inventory import fetch_object
 from deltastore.anchors.opening import OpenedAnchor, open_anchor
 from deltastore.anchors.portion_plan import AnchorPlan, ObjectPlan
+from deltastore.anchors.shard_rules import (
+    Sums,
+    check_chunk,
+    checked_index,
+    chunk_offsets,
+    index_start,
+    shard_index_bytes,
+    stored_chunk_bytes,
+)
 from deltastore.anchors.sharding import ShardGrid, array_path
+from deltastore.anchors.stored_chunks import StoredChunks
 from deltastore.anchors.together import together
-from deltastore.format.inventory import InventoryObject
+from deltastore.format.listed import ListedObject
 from deltastore.format.records import AnchorRef
 from deltastore.format.table import TensorTable
 from deltastore.kernels.rows import ChunkList
@@ -50,13 +55,18 @@ _RANGES: Final = 8
 """Ranges on their way at once, of all objects together."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FetchedChunks:
-    """Chunks of one object: (array, chunk, bits in the shape of the chunk's box), checked, read-only."""
+    """Chunks of one object, checked."""
 
-    chunks: list[tuple[int, int, Bits]]
+    stored: StoredChunks
     nbytes: int
     requests: int
+
+    @cached_property
+    def chunks(self) -> list[tuple[int, int, Bits]]:
+        """(array, chunk, bits in the shape of the chunk's box) of each, read-only."""
+        return list(self.stored.views())
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +79,14 @@ class _Wanted:
 
 
 class AnchorPortion:
-    """An anchor of which some chunks are wanted. Memory: what is fetched of objects of 30 MiB."""
+    """An anchor of which some chunks are wanted. Memory: what is fetched of objects of 30 MiB, and sums."""
 
     def __init__(self, store: Store, table: TensorTable, opened: OpenedAnchor) -> None:
         self._store = store
         self._table = table
         self._opened = opened
         self._room = asyncio.Semaphore(_RANGES)
-        self._forms: dict[tuple[int, int], ChecksummedForm] = {}
+        self._sums: list[Sums] | None = None
 
     @classmethod
     async def open(cls, store: Store, version: int, ref: AnchorRef, table: TensorTable) -> Self:
@@ -97,7 +107,16 @@ class AnchorPortion:
         """What ``fetch`` fetches of the chunks (n,) of dtype ``CHUNK``: fetches indexes, and no chunk."""
         async with aclosing(in_order(self._by_shard(chunks), self._plan, ahead=_RANGES)) as plans:
             objects = [one async for one in plans]
-        return AnchorPlan(self.opening_requests, self.opening_bytes, tuple(objects))
+        by_ranges = any(one.ranges is not None for one in objects)
+        sums = self._opened.sums.bytes if by_ranges and self._opened.sums is not None else 0
+        return AnchorPlan(self.opening_requests, self.opening_bytes, tuple(objects), sums)
+
+    async def locate(self, array: int, chunk: int) -> tuple[str, int]:
+        """The object that a chunk stands in, and its first byte there. Fetches the object's index."""
+        grid = self._opened.grids[array]
+        wanted = _Wanted(array, grid.holder(chunk)[0], [chunk])
+        entry = self._opened.entries[f"{array_path(array)}/{grid.key(wanted.shard)}"]
+        return self._opened.prefix + entry.key, int((await self._offsets(wanted, grid, entry))[0])
 
     async def fetch(self, chunks: ChunkList, *, ahead: int = 1) -> AsyncGenerator[FetchedChunks, None]:
         """The chunks (n,) of dtype ``CHUNK``, object by object; ``ahead`` objects are in memory at most.
@@ -106,10 +125,13 @@ class AnchorPortion:
         """
         async with aclosing(in_order(self._by_shard(chunks), self._fetch, ahead=ahead)) as fetched:
             async for plan, parts in fetched:
-                found = (
-                    self._taken(plan, parts[0]) if plan.ranges is None else await self._checked(plan, parts)
-                )
-                yield FetchedChunks(found, plan.nbytes, plan.requests)
+                if plan.ranges is None:
+                    taken = await asyncio.to_thread(self._taken, plan, parts[0])
+                    yield FetchedChunks(taken, plan.nbytes, plan.requests)
+                    continue
+                more = await self._fetch_sums()
+                found = await asyncio.to_thread(self._checked, plan, parts)
+                yield FetchedChunks(found, plan.nbytes + more, plan.requests + (more > 0))
 
     def _by_shard(self, chunks: ChunkList) -> Iterator[_Wanted]:
         if not len(chunks):
@@ -117,11 +139,12 @@ class AnchorPortion:
         ordered = chunks[np.lexsort((chunks["chunk"], chunks["array"]))]
         arrays, starts = np.unique(ordered["array"], return_index=True)
         for array, mine in zip(arrays.tolist(), np.split(ordered["chunk"], starts[1:]), strict=True):
-            shards: dict[int, list[int]] = {}
-            for chunk in np.unique(mine).tolist():
-                shards.setdefault(self._opened.grids[array].holder(chunk)[0], []).append(chunk)
-            for shard in sorted(shards):
-                yield _Wanted(array, shard, shards[shard])
+            numbers = np.unique(mine).astype(np.int64)
+            holders = self._opened.grids[array].holders(numbers)
+            order = np.argsort(holders, kind="stable")
+            shards, firsts = np.unique(holders[order], return_index=True)
+            for shard, held in zip(shards.tolist(), np.split(numbers[order], firsts[1:]), strict=True):
+                yield _Wanted(array, shard, held.tolist())
 
     async def _plan(self, wanted: _Wanted) -> ObjectPlan:
         grid, element = self._opened.grids[wanted.array], self._table.arrays[wanted.array].element
@@ -134,18 +157,18 @@ class AnchorPortion:
             return plan
         offsets, size = await self._offsets(wanted, grid, entry), stored_chunk_bytes(grid, element)
         starts = np.sort(offsets)
-        if bool((np.diff(starts) < size).any()):
-            raise bad_shard(self._opened.prefix + entry.key, "two chunks share bytes")
         ranges = tuple(coalesced(starts, starts + size, gap=_GAP_BYTES))
         return replace(plan, index_bytes=shard_index_bytes(grid), offsets=offsets, ranges=ranges)
 
-    async def _offsets(self, wanted: _Wanted, grid: ShardGrid, entry: InventoryObject) -> NDArray[np.int64]:
+    async def _offsets(self, wanted: _Wanted, grid: ShardGrid, entry: ListedObject) -> NDArray[np.int64]:
         """Where the wanted chunks start in their object, as its index says."""
-        where = self._opened.prefix + entry.key
-        size = stored_chunk_bytes(grid, self._table.arrays[wanted.array].element)
-        index, end = await self._index(grid, entry), entry.bytes - shard_index_bytes(grid)
-        places = ((chunk, grid.holder(chunk)[1]) for chunk in wanted.chunks)
-        return np.array([chunk_place(index[at], size, end, chunk, where) for chunk, at in places], np.int64)
+        array, where = self._table.arrays[wanted.array], self._opened.prefix + entry.key
+        start = index_start(entry.bytes, grid, array, where)
+        index = await self._range(entry, start, shard_index_bytes(grid))
+        chunks, offsets = chunk_offsets(
+            checked_index(index, start, array, where), grid, wanted.shard, array, where, end=start
+        )
+        return offsets[np.searchsorted(chunks, wanted.chunks)]
 
     async def _fetch(self, wanted: _Wanted) -> tuple[ObjectPlan, list[bytes]]:
         plan = await self._plan(wanted)
@@ -157,52 +180,40 @@ class AnchorPortion:
             ]
         return plan, [task.result() for task in tasks]
 
-    def _taken(self, plan: ObjectPlan, data: bytes) -> list[tuple[int, int, Bits]]:
-        """Chunks of a whole object, whose hash was right."""
-        grid, element = self._opened.grids[plan.array], self._table.arrays[plan.array].element
-        held = DecodedShard(data, grid, element, self._opened.prefix + plan.entry.key)
-        return [(plan.array, chunk, held.chunk(chunk)) for chunk in plan.chunks]
+    async def _fetch_sums(self) -> int:
+        """Have the sums, if the anchor has any, before the first range is looked at; bytes just fetched."""
+        entry = self._opened.sums
+        if entry is None or self._sums is not None:
+            return 0
+        data = await fetch_object(self._store, self._opened.prefix, entry)
+        self._sums = split_sums(data, self._table)
+        return len(data)
 
-    async def _checked(self, plan: ObjectPlan, parts: list[bytes]) -> list[tuple[int, int, Bits]]:
-        """Chunks out of ranges, each with its checksum: views of ``parts``, so none is held twice."""
-        grid, element = self._opened.grids[plan.array], self._table.arrays[plan.array].element
-        shape, size = grid.chunks.chunk, stored_chunk_bytes(grid, element)
-        count = math.prod(shape)
-        form = await self._form(count, element.itemsize)
+    def _taken(self, plan: ObjectPlan, data: bytes) -> StoredChunks:
+        """Chunks of a whole object, whose hash was right."""
+        grid, array = self._opened.grids[plan.array], self._table.arrays[plan.array]
+        shard, _ = grid.holder(plan.chunks[0])
+        held = DecodedShard(data, grid, shard, array, self._opened.prefix + plan.entry.key)
+        numbers = np.array(plan.chunks, np.int64)
+        parts = np.zeros(len(numbers), np.int64)
+        return StoredChunks(plan.array, array, grid, numbers, [data], parts, held.offsets(numbers))
+
+    def _checked(self, plan: ObjectPlan, parts: list[bytes]) -> StoredChunks:
+        """Chunks out of ranges, each with its checksum and sum: views of ``parts``, so none is held twice."""
+        grid, array = self._opened.grids[plan.array], self._table.arrays[plan.array]
+        size, where = stored_chunk_bytes(grid, array.element), self._opened.prefix + plan.entry.key
         offsets = np.zeros(0, np.int64) if plan.offsets is None else plan.offsets
         firsts = np.array([start for start, _ in plan.ranges or ()], np.int64)
-        found = []
-        for chunk, offset in zip(plan.chunks, offsets.tolist(), strict=True):
-            held = int(np.searchsorted(firsts, offset, "right")) - 1
-            part, at = parts[held], offset - int(firsts[held])
-            if await form.decode(part[at : at + size]) is None:
-                where = self._opened.prefix + plan.entry.key
-                raise bad_shard(where, f"chunk {chunk} does not have its checksum")
-            inside = tuple(slice(length) for length in grid.chunks.box(chunk).size)
-            found.append(
-                (plan.array, chunk, np.frombuffer(part, element.storage, count, at).reshape(shape)[inside])
-            )
-        return found
+        sums = None if self._sums is None else self._sums[plan.array]
+        held = np.searchsorted(firsts, offsets, "right") - 1
+        inside = offsets - firsts[held]
+        for chunk, offset, part, at in zip(
+            plan.chunks, offsets.tolist(), held.tolist(), inside.tolist(), strict=True
+        ):
+            check_chunk(memoryview(parts[part])[at : at + size], chunk, offset, array, where, sums)
+        return StoredChunks(plan.array, array, grid, np.array(plan.chunks, np.int64), parts, held, inside)
 
-    async def _index(self, grid: ShardGrid, entry: InventoryObject) -> list[tuple[int, int]]:
-        """(offset, length) of every place of a shard, once the index's checksum is right."""
-        where = self._opened.prefix + entry.key
-        start = entry.bytes - shard_index_bytes(grid)
-        if start < 0:
-            raise bad_shard(where, f"{entry.bytes} bytes are too few for its index")
-        form = await self._form(2 * grid.places, 8)
-        index = await form.decode(await self._range(entry, start, shard_index_bytes(grid)))
-        if index is None:
-            raise bad_shard(where, "its index does not have its checksum")
-        return [(offset, length) for offset, length in index.reshape(-1, 2).tolist()]
-
-    async def _range(self, entry: InventoryObject, start: int, length: int) -> bytes:
+    async def _range(self, entry: ListedObject, start: int, length: int) -> bytes:
         key = self._opened.prefix + entry.key
         async with self._room:
-            return await fetch_range(self._store, key, start, length, named_by="its inventory")
-
-    async def _form(self, count: int, itemsize: int) -> ChecksummedForm:
-        if (count, itemsize) not in self._forms:
-            made = await ChecksummedForm.open(count, itemsize)
-            self._forms.setdefault((count, itemsize), made)
-        return self._forms[count, itemsize]
+            return await fetch_range(self._store, key, start, length, named_by="its inventory", rule="DS073")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from deltastore.format.inventory import InventoryObject
+from deltastore.format.listed import ListedObject
 
 __all__ = ["AnchorPlan", "ObjectPlan"]
 
@@ -22,7 +22,7 @@ class ObjectPlan:
 
     array: int
     chunks: list[int]
-    entry: InventoryObject
+    entry: ListedObject
     needed_bytes: int
     index_bytes: int = 0
     offsets: NDArray[np.int64] | None = None
@@ -43,21 +43,25 @@ class ObjectPlan:
 
 @dataclass(frozen=True, slots=True)
 class AnchorPlan:
-    """What is fetched of an anchor: inventory and metadata in ``opening_requests``, then object by object."""
+    """What is fetched of an anchor: inventory and metadata in ``opening_requests``, then object by object.
+
+    ``sums_bytes``: those of the object of sums, one request more, where an object is fetched by ranges.
+    """
 
     opening_requests: int
     opening_bytes: int
     objects: tuple[ObjectPlan, ...]
+    sums_bytes: int = 0
 
     @property
     def requests(self) -> int:
         """Requests, beside those for the log."""
-        return self.opening_requests + sum(one.requests for one in self.objects)
+        return self.opening_requests + (self.sums_bytes > 0) + sum(one.requests for one in self.objects)
 
     @property
     def nbytes(self) -> int:
         """Bytes fetched."""
-        return self.opening_bytes + sum(one.nbytes for one in self.objects)
+        return self.opening_bytes + self.sums_bytes + sum(one.nbytes for one in self.objects)
 
     @property
     def needed_bytes(self) -> int:
@@ -66,5 +70,5 @@ class AnchorPlan:
 
     @property
     def index_bytes(self) -> int:
-        """Bytes of inventory, metadata and indexes that are fetched by themselves."""
-        return self.opening_bytes + sum(one.index_bytes for one in self.objects)
+        """Bytes of inventory, metadata, sums, and indexes that are fetched by themselves."""
+        return self.opening_bytes + self.sums_bytes + sum(one.index_bytes for one in self.objects)

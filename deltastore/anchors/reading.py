@@ -66,8 +66,13 @@ class AnchorWeights:
 
     @property
     def objects(self) -> int:
-        """Objects of the anchor, its inventory included."""
+        """Objects that reading all of the anchor fetches, its inventory included."""
         return len(self._entries) + 1
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of these, without the inventory's."""
+        return sum(entry.bytes for entry in self._entries.values())
 
     async def read(self, array: int, chunk: int) -> Bits:
         """One chunk, shape ``box.size``: a read-only view of its shard, which was checked by sha256.
@@ -93,4 +98,4 @@ class AnchorWeights:
         grid = self._grids[array]
         key = f"{array_path(array)}/{grid.key(shard)}"
         data = await fetch_object(self._store, self._prefix, self._entries[key])
-        return DecodedShard(data, grid, self._table.arrays[array].element, self._prefix + key)
+        return DecodedShard(data, grid, shard, self._table.arrays[array], self._prefix + key)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
+import numpy as np
+
 from deltastore.format.table import Array
-from deltastore.kernels.grid import Box, ChunkGrid
+from deltastore.kernels.grid import Box, ChunkGrid, Indexes
 from deltastore.layout.cutting import plain_chunk
 
 __all__ = ["SHARD_BYTES", "SHARD_CHUNKS", "ShardGrid", "array_path", "plan_shards"]
@@ -51,19 +52,26 @@ class ShardGrid:
             place = place * count + here % count
         return shard, place
 
-    def members(self, shard: int) -> Iterator[int]:
-        """The numbers of a shard's chunks, row-major within the shard."""
+    def holders(self, chunks: Indexes) -> Indexes:
+        """The shard of each of ``chunks``, int64 (n,)."""
+        found = np.zeros_like(chunks)
+        for axis, (count, shards) in enumerate(zip(self.per_shard, self.shards.counts, strict=True)):
+            found = found * shards + self.chunks.coordinate_along(chunks, axis) // count
+        return found
+
+    def inside(self, shard: int) -> tuple[Indexes, Indexes]:
+        """The numbers of a shard's chunks, row-major within it, and their places in its index: int64 (k,)."""
         first = [at * count for at, count in zip(self.shards.coordinates(shard), self.per_shard, strict=True)]
         counts = self.chunks.counts
         sizes = [
             min(count, total - at) for at, count, total in zip(first, self.per_shard, counts, strict=True)
         ]
-        within = ChunkGrid(tuple(sizes), (1,) * len(sizes))
-        for step in range(len(within)):
-            number = 0
-            for offset, at, total in zip(within.coordinates(step), first, counts, strict=True):
-                number = number * total + at + offset
-            yield number
+        chunks, places = np.zeros(1, np.int64), np.zeros(1, np.int64)
+        for at, size, total, count in zip(first, sizes, counts, self.per_shard, strict=True):
+            steps = np.arange(size)
+            chunks = (chunks[:, None] * total + (at + steps)).reshape(-1)
+            places = (places[:, None] * count + steps).reshape(-1)
+        return chunks, places
 
     def box(self, shard: int) -> Box:
         """The elements of a shard that are inside the array."""

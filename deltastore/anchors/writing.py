@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from deltastore.anchors.chunk_sums import SUMS_KEY, CollectedSums
 from deltastore.anchors.encoding import ShardEncoder
 from deltastore.anchors.sharding import ShardGrid, array_path, plan_shards
 from deltastore.anchors.together import together
@@ -50,13 +51,15 @@ async def write_anchor(
     if attempt is not None and re.fullmatch("[0-9a-f]{32}", attempt) is None:
         raise InputError("bad_argument", f"attempt {attempt!r} is not 32 lower-case hexadecimal digits")
     grids = [plan_shards(array) for array in weights.table.arrays]
-    count = 1 + sum(1 + len(grid.shards) for grid in grids)
+    count = 2 + sum(1 + len(grid.shards) for grid in grids)
     if count > INVENTORY_OBJECTS:
         message = f"the anchor would have {count} objects, above {INVENTORY_OBJECTS}: cut larger chunks"
         raise InputError("bad_argument", message)
     uploading = Uploading(store, version, attempt or secrets.token_hex(16))
     await uploading.put(METADATA_KEY, metadata_bytes(group_metadata(weights.table, version)))
-    await _Writing(uploading, weights, uploads, progress).put_arrays(grids)
+    sums = await _Writing(uploading, weights, uploads, progress).put_arrays(grids)
+    if sums is not None:
+        await uploading.put(SUMS_KEY, sums)
     return await uploading.finish()
 
 
@@ -70,8 +73,10 @@ class _Writing:
         self._weights = weights
         self._room = asyncio.Semaphore(uploads)
         self._progress = progress
+        self._sums = CollectedSums(weights.table)
 
-    async def put_arrays(self, grids: list[ShardGrid]) -> None:
+    async def put_arrays(self, grids: list[ShardGrid]) -> bytes | None:
+        """Put all objects of the arrays; the object of their sums, which is to be put yet."""
         async with together() as group:
             for number, grid in enumerate(grids):
                 array = self._weights.table.arrays[number]
@@ -83,21 +88,23 @@ class _Writing:
                 for shard in range(len(grid.shards)):
                     await self._room.acquire()
                     encoded = await encoder.encode(shard, await self._gather(number, grid, shard))
-                    nbytes = grid.box(shard).elements * array.element.itemsize
-                    group.create_task(self._put_shard(f"{path}/{grid.key(shard)}", encoded, nbytes))
+                    group.create_task(self._put_shard(number, grid, shard, encoded))
                     del encoded  # else it would outlive its upload
+        return self._sums.object()
 
-    async def _put_shard(self, key: str, encoded: bytes, nbytes: int) -> None:
-        await self._uploading.put(key, encoded)
+    async def _put_shard(self, number: int, grid: ShardGrid, shard: int, encoded: bytes) -> None:
+        await asyncio.to_thread(self._sums.add, number, grid, shard, encoded)
+        await self._uploading.put(f"{array_path(number)}/{grid.key(shard)}", encoded)
         if self._progress is not None:
-            self._progress(nbytes)
+            element = self._weights.table.arrays[number].element
+            self._progress(grid.box(shard).elements * element.itemsize)
         self._room.release()
 
     async def _gather(self, number: int, grid: ShardGrid, shard: int) -> Bits:
         """All elements of a shard, in memory of their own."""
         box = grid.box(shard)
         out = np.empty(box.size, dtype=self._weights.table.arrays[number].element.storage)
-        for chunk in grid.members(shard):
+        for chunk in grid.inside(shard)[0].tolist():
             part = grid.chunks.box(chunk)
             place = tuple(
                 slice(at - origin, at - origin + size)

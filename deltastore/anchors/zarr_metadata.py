@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any, Final
 
 from deltastore.anchors.sharding import ShardGrid
 from deltastore.errors import CorruptError
-from deltastore.format.limits import FORMAT
+from deltastore.format.canonical import no_number
+from deltastore.format.limits import FORMAT, SHARD_PLACES
 from deltastore.format.table import Array, TensorTable
 
 __all__ = ["METADATA_KEY", "array_metadata", "check_group", "group_metadata", "metadata_bytes", "read_shards"]
@@ -28,6 +30,10 @@ _NATIVE: Final = {
 """Element types that Zarr has; the others are stored as unsigned integers of their width."""
 
 
+_LITTLE: Final = {"name": "bytes", "configuration": {"endian": "little"}}
+"""The first codec of a chunk. Single bytes have no order, so it may be left out where elements are such."""
+
+
 def group_metadata(table: TensorTable, version: int) -> dict[str, Any]:
     """The group's metadata: which table and version it holds."""
     return {
@@ -39,13 +45,11 @@ def group_metadata(table: TensorTable, version: int) -> dict[str, Any]:
 
 def array_metadata(array: Array, shards: ShardGrid) -> dict[str, Any]:
     """An array's metadata: one Zarr chunk per shard, one inner chunk per chunk of the table's grid."""
-    octets: dict[str, Any] = {"name": "bytes"}
-    if array.element.itemsize > 1:
-        octets["configuration"] = {"endian": "little"}
+    octets = _LITTLE if array.element.itemsize > 1 else {"name": "bytes"}
     inner = {
         "chunk_shape": list(array.chunk),
         "codecs": [octets, {"name": "crc32c"}],
-        "index_codecs": [{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}],
+        "index_codecs": [_LITTLE, {"name": "crc32c"}],
         "index_location": "end",
     }
     data_type = _NATIVE.get(array.dtype, f"uint{array.element.bits}")
@@ -87,16 +91,16 @@ def read_shards(data: bytes, array: Array, where: str) -> ShardGrid:
     wanted = array_metadata(array, shards)
     attributes = wanted.pop("attributes")
     del wanted["fill_value"]
-    _agree(_plain(found), wanted, where)
+    _agree(_plain(found, array), wanted, where)
     _agree({ATTRIBUTE: _attributes(found)}, attributes, where)
-    if found.get("storage_transformers"):
+    if found.get("storage_transformers", []) != []:
         raise _bad(where, "it has storage transformers")
     return shards
 
 
 def _parse(data: bytes, where: str) -> dict[str, Any]:
     try:
-        found = json.loads(data.decode("utf-8"))
+        found = json.loads(data.decode("utf-8"), parse_constant=no_number)
     except (ValueError, RecursionError):
         raise _bad(where, "it is not JSON") from None
     if not isinstance(found, dict):
@@ -115,7 +119,10 @@ def _per_shard(found: dict[str, Any], array: Array, where: str) -> tuple[int, ..
         for whole, part in zip(shape, array.chunk, strict=True)
     ):
         raise _bad(where, f"its shards do not consist of whole chunks of {list(array.chunk)}")
-    return tuple(whole // part for whole, part in zip(shape, array.chunk, strict=True))
+    per_shard = tuple(whole // part for whole, part in zip(shape, array.chunk, strict=True))
+    if math.prod(per_shard) > SHARD_PLACES:
+        raise _bad(where, f"its shards have places for more than {SHARD_PLACES} chunks", rule="DS100")
+    return per_shard
 
 
 def _attributes(found: dict[str, Any]) -> Any:
@@ -123,11 +130,11 @@ def _attributes(found: dict[str, Any]) -> Any:
     return attributes.get(ATTRIBUTE) if isinstance(attributes, dict) else None
 
 
-def _plain(found: dict[str, Any]) -> dict[str, Any]:
-    """The metadata with every extension in its long form and its defaults filled in."""
+def _plain(found: dict[str, Any], array: Array) -> dict[str, Any]:
+    """The metadata with every extension in one form and its defaults filled in."""
     plain = dict(found)
     codecs = found.get("codecs")
-    plain["codecs"] = [_plain_codec(codec) for codec in codecs] if isinstance(codecs, list) else codecs
+    plain["codecs"] = [_plain_codec(codec, array) for codec in codecs] if isinstance(codecs, list) else codecs
     plain["chunk_key_encoding"] = {
         "configuration": {"separator": "/"},
         **_long(found.get("chunk_key_encoding")),
@@ -135,7 +142,7 @@ def _plain(found: dict[str, Any]) -> dict[str, Any]:
     return plain
 
 
-def _plain_codec(codec: Any) -> dict[str, Any]:
+def _plain_codec(codec: Any, array: Array) -> dict[str, Any]:
     long = _long(codec)
     given = long.get("configuration")
     if not isinstance(given, dict):
@@ -144,6 +151,8 @@ def _plain_codec(codec: Any) -> dict[str, Any]:
     for name in ("codecs", "index_codecs"):
         if isinstance(inner.get(name), list):
             inner[name] = [_long(part) for part in inner[name]]
+    if array.element.itemsize == 1 and isinstance(inner.get("codecs"), list):
+        inner["codecs"] = [{"name": "bytes"} if part == _LITTLE else part for part in inner["codecs"]]
     return {**long, "configuration": inner}
 
 
@@ -158,10 +167,18 @@ def _long(extension: Any) -> dict[str, Any]:
 
 def _agree(found: dict[str, Any], wanted: dict[str, Any], where: str) -> None:
     for key, value in wanted.items():
-        if found.get(key) != value:
+        if _written(found.get(key)) != _written(value):
             raise _bad(where, f"its {key} is not what the tensor table asks for")
 
 
-def _bad(where: str, problem: str) -> CorruptError:
+def _written(value: Any) -> str | None:
+    """A value as text: true and 1.0 are not 1 there, as they are in Python. None where it is too deep."""
+    try:
+        return json.dumps(value, sort_keys=True)
+    except RecursionError:
+        return None
+
+
+def _bad(where: str, problem: str, *, rule: str = "DS071") -> CorruptError:
     message = f"{where} is not the metadata of this anchor: {problem}; take another version"
-    return CorruptError("bad_anchor", message, where=where)
+    return CorruptError("bad_anchor", message, where=where, rule=rule)

@@ -15,6 +15,7 @@ from zarr.abc.store import OffsetByteRequest, RangeByteRequest, Store, SuffixByt
 from zarr.core.buffer import Buffer
 
 from deltastore.anchors.bfloat16 import register
+from deltastore.anchors.chunk_sums import SUMS_KEY
 from deltastore.anchors.inventory import INVENTORY_KEY
 from deltastore.anchors.together import together
 from deltastore.errors import CorruptError, InputError, NotFoundError
@@ -216,7 +217,8 @@ async def anchor_store(store: DeltaStore, version: int | None = None) -> ZarrSto
 
 def _of(store: DeltaStore, record: AnchorRecord) -> ZarrStore:
     # zarr-python warns of an object in a group that is none of Zarr's.
-    return ZarrStore(store, record.anchor.prefix(record.version), hidden=frozenset({INVENTORY_KEY}))
+    hidden = frozenset({INVENTORY_KEY, SUMS_KEY})
+    return ZarrStore(store, record.anchor.prefix(record.version), hidden=hidden)
 
 
 def _bounds(part: ByteRequest, size: int) -> tuple[int, int]:

@@ -1,50 +1,37 @@
-"""Comparing live memory with a version that is stored whole, without writing: is the layout the right one?"""
+"""Comparing live memory with a version, without writing: is the layout the right one?"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import Iterator
 from contextlib import aclosing
 from typing import Any
 
 import numpy as np
 
-from deltastore.anchors.portion import AnchorPortion
 from deltastore.layout.live_shard import LiveShard
-from deltastore.layout.weights import chunks_of
-from deltastore.reader.loading import Loader, Opened
+from deltastore.reader.loading import Loader
+from deltastore.replay import Path
+from deltastore.windows.versions import chunks_at
 
 __all__ = ["differing"]
 
 Bits = np.ndarray[Any, Any]
 
 
-async def differing(loader: Loader, opened: Opened) -> tuple[str, ...]:
-    """The parameters, or without a layout the tensors, that hold other bits than an anchor; sorted.
+async def differing(loader: Loader, path: Path) -> tuple[str, ...]:
+    """The parameters, or without a layout the tensors, that hold other bits than a version; sorted.
 
-    Of elements that are held twice each copy counts, of widened ones the lower halves too. Fetches what
-    loading the anchor would. Memory: what that takes, and a chunk.
+    ``path`` starts at an anchor. Of elements that are held twice each copy counts, of widened ones the lower
+    halves too. Fetches what loading the version would. Memory: a window of chunks, and what fetching it
+    takes.
     """
-    shard = loader.targets.shard
+    shard, needed = loader.targets.shard, loader.needed
     found = set() if shard is None else set(shard.astray())
-    async with aclosing(_chunks(loader, opened)) as chunks:
+    chosen = None if needed is None else needed.chunks
+    async with aclosing(chunks_at(loader.store, loader.table, path, chunks=chosen)) as chunks:
         async for array, chunk, bits in chunks:
             found.update(_names_apart(loader, array, chunk, bits))
     return tuple(sorted(found))
-
-
-async def _chunks(loader: Loader, opened: Opened) -> AsyncGenerator[tuple[int, int, Bits], None]:
-    """Chunks of which something is held, as the anchor has them."""
-    if isinstance(opened, AnchorPortion):
-        async with aclosing(loader.parts(opened)) as parts:
-            async for part in parts:
-                for one in part.fetched.chunks:
-                    yield one
-        return
-    try:
-        async for array, chunk, _, bits in chunks_of(opened):
-            yield array, chunk, bits
-    finally:
-        await opened.close()
 
 
 def _names_apart(loader: Loader, array: int, chunk: int, bits: Bits) -> Iterator[str]:

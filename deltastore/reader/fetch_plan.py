@@ -96,7 +96,7 @@ def check_slabs(record: DeltaRecord, needed: Needed) -> None:
             where = record_key(record.slot)
             first, last = pack.slabs
             problem = f"a pack of slabs {first} to {last}, where the table has {needed.table.slabs}"
-            raise CorruptError("bad_index", f"{where} names {problem}", where=where)
+            raise CorruptError("bad_index", f"{where} names {problem}", where=where, rule="DS061")
 
 
 def takes_index(pack: PackRef, needed: Needed) -> bool:

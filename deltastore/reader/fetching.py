@@ -12,7 +12,6 @@ import numpy as np
 
 from deltastore.anchors.in_order import in_order
 from deltastore.anchors.together import together
-from deltastore.errors import CorruptError
 from deltastore.format.pack import PackIndex, index_bytes, pack_key
 from deltastore.format.records import DeltaRecord, PackRef
 from deltastore.format.table import TensorTable
@@ -69,7 +68,9 @@ async def _fetch_whole(
 ) -> FetchedPatches:
     key = pack_key(record.version, pack.sha256)
     named_by = f"version {record.version}"
-    data = await fetch_named(store, key, nbytes=pack.bytes, sha256=pack.sha256, named_by=named_by)
+    data = await fetch_named(
+        store, key, nbytes=pack.bytes, sha256=pack.sha256, named_by=named_by, rule="DS061"
+    )
     index = checked_index(data, record.version, pack, table)
     body = index.body(memoryview(data), table)
     if needed is not None:
@@ -95,11 +96,7 @@ async def _fetch_ranges(store: Store, record: DeltaRecord, pack: PackRef, needed
 
 async def _range(store: Store, index: PackIndex, start: int, end: int) -> bytes:
     named_by = f"version {index.version}"
-    data = await fetch_range(store, index.where, start, end - start, named_by=named_by)
-    if len(data) != end - start:
-        problem = f"the store gave {len(data)} bytes of [{start}, {end})"
-        raise CorruptError("bad_length", f"{index.where}: {problem}", where=index.where)
-    return data
+    return await fetch_range(store, index.where, start, end - start, named_by=named_by, rule="DS061")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +130,8 @@ def _compact(
 ) -> tuple[PackIndex, Octets]:
     """The index of some rows only, and their patches one after another."""
     starts, ends = index.offsets[rows], index.offsets[rows + 1]
-    kept = replace(index, rows=index.rows[rows].copy(), body_bytes=int((ends - starts).sum()))
+    nbytes = int((ends - starts).sum())
+    kept = replace(index, rows=index.rows[rows].copy(), body_bytes=nbytes, starts=starts)
     if len(parts) == 1 and kept.body_bytes == len(parts[0].octets):
         return kept, parts[0].octets
     body = np.empty(kept.body_bytes, np.uint8)

@@ -6,13 +6,16 @@ Its states (SPEC section "Reader states"): empty -> ready -> (torn ->) ready.
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 import numpy as np
 
 from deltastore.errors import DeltastoreError, InputError, StoreError, TornError
+from deltastore.format.attestation import Attestation
 from deltastore.format.digest import digest_text
 from deltastore.format.records import AnchorRecord, DeltaRecord, Record, record_key
 from deltastore.format.table import TensorTable
@@ -20,7 +23,9 @@ from deltastore.layout.batches import chunks_in_order
 from deltastore.layout.memory import LiveTensors
 from deltastore.layout.pieces import Layout
 from deltastore.log import Log, Manifest
+from deltastore.reader.attesting import attested, write_attestation
 from deltastore.reader.comparing import differing
+from deltastore.reader.host import HostTargets
 from deltastore.reader.loading import Loader
 from deltastore.reader.placing import targets_of
 from deltastore.reader.staging import Staged, Stager
@@ -179,7 +184,7 @@ class AsyncReader:
             return self._standing is not None
 
     async def compare(self, version: int | None = None) -> tuple[str, ...]:
-        """What holds other bits than ``version``, which is stored whole; by default the newest such.
+        """What holds other bits than ``version``; by default than the newest that is stored whole.
 
         Names of parameters, or without a layout of tensors: none for an engine that has loaded that version,
         if the layout is right. Fetches what loading it would, and writes nothing.
@@ -188,14 +193,39 @@ class AsyncReader:
             self._check_in_place()
             target = await self._target(version)
             path = await find_path(self._log, target)
-            if path.anchor is None or (version is not None and path.deltas):
-                raise InputError(
-                    "bad_argument",
-                    f"version {target.version} is stored as a delta: compare with one that is stored whole, "
-                    "or leave the version out",
-                    where=record_key(target.slot),
+            return await differing(self._loader, path if version is not None else Path(path.anchor, ()))
+
+    async def attest(
+        self, path: str | os.PathLike[str] | None = None, *, nonce: str | None = None, label: str = ""
+    ) -> Attestation:
+        """State what memory holds: a digest of what is held of each chunk, computed now from every element.
+
+        ``deltastore validate URL --live PATH`` compares it with the store, on any machine. ``path``: a file
+        to write it to. ``nonce``: 32 hexadecimal digits by which whoever asked knows it again; ``label``: for
+        people. One request. Raises ``TornError`` for a reader that is at no version.
+        """
+        async with self._turn:
+            self._check_in_place()
+            if self._standing is None:
+                raise TornError(
+                    "torn", "the reader is at no version, and so has nothing to attest: sync first"
                 )
-            return await differing(self._loader, await self._loader.open(path.anchor))
+            digested = partial(
+                attested,
+                self._table,
+                self._targets,
+                self._needed,
+                self._standing.record,
+                stream=(await self._log.birth()).stream,
+                nonce=nonce,
+                label=label,
+            )
+            # A device is quick, and goes by the stream that is current in this thread.
+            on_host = isinstance(self._targets, HostTargets)
+            attestation = await asyncio.to_thread(digested) if on_host else digested()
+            if path is not None:
+                await asyncio.to_thread(write_attestation, attestation, path)
+            return attestation
 
     def _give_up(self) -> None:
         """The weights are of no version, and no delta leads to one: the next way is an anchor's."""

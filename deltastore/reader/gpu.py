@@ -108,7 +108,8 @@ class GpuTargets:
         _, overlaps = self._on_host(step, chunks[times > 1])
         if overlaps:
             where = record_key(record.slot)
-            raise CorruptError("bad_patch", f"{where}: two writers patch one element", where=where)
+            message = f"{where}: two writers patch one element"
+            raise CorruptError("bad_patch", message, where=where, rule="DS045")
 
     def _on_host(self, step: GpuStep, chunks: Any) -> tuple[StagedBits, int]:
         """The new bits of a few chunks, worked out beside the device, and how many stand in two packs."""

@@ -96,7 +96,8 @@ class HostTargets:
                 both, overlaps = merge(self._table.kernels, first, second, threads=self._threads)
                 if overlaps:
                     where = record_key(record.slot)
-                    raise CorruptError("bad_patch", f"{where}: two writers patch one element", where=where)
+                    message = f"{where}: two writers patch one element"
+                    raise CorruptError("bad_patch", message, where=where, rule="DS045")
                 merged.append(both)
             parts = merged + parts[len(merged) * 2 :]
         return parts[0] if parts else StagedBits.none()

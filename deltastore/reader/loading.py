@@ -94,7 +94,7 @@ class Loader:
                 self.targets.write(array, box, bits)
         finally:
             await anchor.close()
-        return Loaded(Standing(record), record.statistics.bytes, anchor.objects, self.table.elements)
+        return Loaded(Standing(record), anchor.nbytes, anchor.objects, self.table.elements)
 
     async def _load_part(self, record: AnchorRecord, anchor: AnchorPortion) -> Loaded:
         needed, shard = self.needed, self.targets.shard
@@ -148,4 +148,5 @@ class Loader:
             "bad_digest",
             f"the anchor of version {record.version} does not lead to its digest {record.digest}",
             where=record.anchor.prefix(record.version),
+            rule="DS093",
         )

@@ -49,7 +49,8 @@ class Staged:
         self.step.write()
         if self.step.mismatches():
             version = self.standing.record.version
-            raise CorruptError("bad_digest", f"live memory does not hold version {version} after the write")
+            message = f"live memory does not hold version {version} after the write"
+            raise CorruptError("bad_digest", message, rule="DS092")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ class Stager:
         """
         under = None if after is None else after.step
         parts: list[Step] = []
-        course = _Course.start(self, record, base, after)
+        course = _Advance.start(self, record, base, after)
         async with aclosing(fetch_patches(self.store, self.table, record, self.needed)) as packs:
             async for fetched in packs:
                 if not len(fetched.index.rows):
@@ -96,7 +97,8 @@ class Stager:
         if self.needed is not None:
             wrong &= self.needed.whole[self.needed.entries(chunks_of(index.rows))]
         if wrong.any():
-            row = index.rows[int(wrong.argmax())]
+            first = int(wrong.argmax())
+            row = index.rows[first]
             pattern, chunk = self.table.arrays[int(row["array"])].pattern, int(row["chunk"])
             raise CorruptError(
                 "bad_digest",
@@ -104,12 +106,15 @@ class Stager:
                 f"version {record.version} builds on; something else wrote to them, or {index.where} is "
                 "wrong",
                 where=index.where,
+                rule="DS046",
+                offset=index.start(first),
+                tensor=pattern,
             )
         return part, differences
 
 
 @dataclass(slots=True)
-class _Course:
+class _Advance:
     """The digests on the way from one version to the next."""
 
     stager: Stager
@@ -122,7 +127,7 @@ class _Course:
     requests: int
 
     @classmethod
-    def start(cls, stager: Stager, record: DeltaRecord, base: Standing, after: Staged | None) -> _Course:
+    def start(cls, stager: Stager, record: DeltaRecord, base: Standing, after: Staged | None) -> _Advance:
         before = base if after is None else after.standing
         digests = compared = None
         if stager.needed is not None and before.digests is not None:
@@ -178,6 +183,7 @@ class _Course:
                 "bad_digest",
                 f"the packs of version {self.record.version} do not lead to its digest",
                 where=record_key(self.record.slot),
+                rule="DS062",
             )
         return Staged(Standing(self.record, self.digests), step, self.nbytes, self.requests, self.compared)
 
@@ -188,4 +194,5 @@ def _foreign(record: DeltaRecord, problem: str, where: str) -> CorruptError:
         f"{problem}: the live weights are not those of version {record.base}, which version "
         f"{record.version} builds on; something else wrote to them",
         where=where,
+        rule="DS095",
     )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, asynccontextmanager
 from typing import Any
 
+from deltastore.format.attestation import Attestation
 from deltastore.lent_loop import LentLoop
 from deltastore.reader.following import AsyncReader, Pause, Synced
 
@@ -50,8 +52,14 @@ class Reader:
         return self._loop.run(self._core.sync(version))
 
     def compare(self, version: int | None = None) -> tuple[str, ...]:
-        """What holds other bits than a version that is stored whole; see ``AsyncReader.compare``."""
+        """What holds other bits than a version; see ``AsyncReader.compare``."""
         return self._loop.run(self._core.compare(version))
+
+    def attest(
+        self, path: str | os.PathLike[str] | None = None, *, nonce: str | None = None, label: str = ""
+    ) -> Attestation:
+        """State what memory holds, for ``deltastore validate --live``; see ``AsyncReader.attest``."""
+        return self._loop.run(self._core.attest(path, nonce=nonce, label=label))
 
     def verify(self) -> bool:
         """Whether the tensors are exactly those of ``version``; see ``AsyncReader.verify``."""

@@ -46,7 +46,7 @@ def cut_table(specs: Iterable[TensorSpec], limit: int) -> TensorTable:
                 shape=tensor.shape,
                 members=members,
                 chunk=plain_chunk((count, *tensor.shape), limit),
-                slab=SlabRule(by="common"),
+                slab=SlabRule(by="common", of=0, count=0),
             )
         )
     return TensorTable.seal_new(slabs=0, arrays=tuple(sorted(arrays, key=array_order)))

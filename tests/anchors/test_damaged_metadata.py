@@ -109,3 +109,17 @@ async def test_large_metadata_is_refused_unfetched(anchor: Anchor, monkeypatch: 
     monkeypatch.setattr("deltastore.anchors.opening.TABLE_BYTES", 300)
     error = await anchor.refused()
     assert (error.code, error.where) == ("bad_anchor", anchor.key(ARRAY))
+
+
+@pytest.mark.spec("DS071", "DS100")
+async def test_every_breach_names_its_rule(anchor: Anchor) -> None:
+    whole: list[float] = [1 << 20, 8, 8]  # chunks of (1, 4, 8): twice the places that a shard may have
+    await anchor.edit(ARRAY, lambda array: shard_shape(array, whole))
+    error = await anchor.refused()
+    assert (error.code, error.rule, error.where) == ("bad_anchor", "DS100", anchor.key(ARRAY))
+    await anchor.edit(ARRAY, lambda array: shard_shape(array, [1 << 20, 4, 8]))
+    assert (await anchor.refused()).rule == "DS072"  # a shard for all of it is not in the inventory
+    await anchor.edit(ARRAY, lambda array: array.update(data_type="int16"))
+    assert (await anchor.refused()).rule == "DS071"
+    await anchor.edit("zarr.json", GROUP_EDITS[sorted(GROUP_EDITS)[0]])
+    assert (await anchor.refused()).rule == "DS071"

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from deltastore.anchors import AnchorWeights, write_anchor
+from deltastore.anchors.chunk_sums import SUMS_KEY
 from deltastore.anchors.inventory import INVENTORY_KEY, fetch_inventory
 from deltastore.errors import InputError, StoreError
 from deltastore.format.dtypes import DTYPES
@@ -143,13 +144,15 @@ async def test_chunks_of_zeros_are_stored(store: MemoryStore) -> None:
 
 
 @pytest.mark.usefixtures("small_shards")
-async def test_reading_in_order_fetches_every_object_once(store: MemoryStore) -> None:
+async def test_reading_in_order_fetches_every_object_once_and_no_sums(store: MemoryStore) -> None:
     weights = hostile_weights(24, ["BF16"])
     ref = await write_anchor(store, 1, weights)
     counting = CountingStore(store.url)
     anchor = await AnchorWeights.open(counting, 1, ref, weights.table)
     await assert_same_bits(anchor, weights)
-    assert sorted(counting.fetched) == await keys_of(store)
+    sums = ref.prefix(1) + SUMS_KEY
+    assert sorted([*counting.fetched, sums]) == await keys_of(store)
+    assert anchor.objects == len(counting.fetched)
 
 
 @pytest.mark.usefixtures("small_shards")

@@ -175,15 +175,19 @@ class TestFindingTheAnchor:
             await anchor_store(store, 3)
         assert caught.value.code == "bad_argument"
 
-    async def test_the_inventory_is_not_shown_to_zarr(self) -> None:
+    async def test_inventory_and_sums_are_not_shown_to_zarr(self) -> None:
         store = memory_store()
         await first_version(store, small_model())
         opened = await anchor_store(store)
-        assert "inventory.json" not in [key async for key in opened.list()]
-        assert not await opened.exists("inventory.json")
-        with pytest.raises(InputError) as caught:
-            await opened.with_read_only().set("inventory.json", buffer(b"x"))
-        assert caught.value.code == "bad_key"
+        shown = [key async for key in opened.list()]
+        hidden = {info.key.rpartition("/")[2] async for info in store.list("anchors/")} - {"0", "zarr.json"}
+        assert hidden == {"inventory.json", "sums"}
+        for key in hidden:
+            assert key not in shown
+            assert not await opened.exists(key)
+            with pytest.raises(InputError) as caught:
+                await opened.with_read_only().set(key, buffer(b"x"))
+            assert caught.value.code == "bad_key"
 
     async def test_there_is_none(self) -> None:
         with pytest.raises(NotFoundError, match="holds no stream"):

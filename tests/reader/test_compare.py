@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from deltastore.errors import InputError
 from deltastore.layout.engines.vllm import vllm
 from deltastore.layout.families import model_of
 from deltastore.layout.memory import bits_of
@@ -97,12 +96,18 @@ async def test_after_syncing_a_later_version_the_one_stored_whole_differs() -> N
 
 async def test_a_version_that_is_stored_as_a_delta() -> None:
     trainer = await started()
-    await trainer.step()
-    layout = vllm(EXPERTS)
-    reader = await open_reader(trainer.store, params_for(layout), layout=layout)
-    with pytest.raises(InputError, match="version 1 is stored as a delta") as caught:
-        await reader.compare(1)
-    assert caught.value.code == "bad_argument"
+    for _ in range(3):
+        await trainer.step(400)
+    layout = vllm(EXPERTS, tp=2, ep=2, rank=1, router="F32")
+    params = params_for(layout)
+    reader = await open_reader(trainer.store, params, layout=layout)
+    await reader.sync(2)
+    assert await reader.compare(2) == ()
+    assert set(await reader.compare(3)) <= set(layout.forms)
+    assert await reader.compare(1)
+    bits_of("", params[ROUTER])[1, 2] ^= 1
+    assert await reader.compare(2) == (ROUTER,)
+    assert reader.version == 2
 
 
 async def test_a_reader_of_the_whole_model_names_tensors() -> None:

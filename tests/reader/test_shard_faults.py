@@ -254,6 +254,30 @@ class TestTorn:
         found.embed[...] ^= 0x1111
         await found.follows()
 
+    @pytest.mark.spec("DS074", "DS090")
+    @pytest.mark.usefixtures("by_ranges")
+    async def test_other_chunks_of_an_anchor_are_never_written(self) -> None:
+        """Each range is answered with as many bytes of whole chunks from elsewhere in the same object."""
+        model = {"w": bf16(np.arange(1, 161).reshape(20, 8))}
+        trainer = await Trainer.create(memory_store(), model, table=cut_table(model, 8))
+
+        class Elsewhere(WatchedStore):
+            async def get_range(self, key: str, start: int, length: int) -> bytes:
+                moved = (start + 3 * 20) % (17 * 20) if start + length <= 20 * 20 else start
+                return await super().get_range(key, moved, length)
+
+        store = Elsewhere(trainer.store)
+        shard = await Shard.start(store, parts_of(model, 1, 10))
+        with pytest.raises(CorruptError) as caught:
+            await shard.reader.sync()
+        assert (caught.value.code, caught.value.rule, caught.value.tensor) == ("bad_anchor", "DS074", "w")
+        found = held_bits(shard.params)
+        assert all(found[name].tobytes() == shard.before[name].tobytes() for name in found)
+        assert store.keys("get_range")
+        other = await Shard.start(trainer.store, parts_of(model, 1, 10), shard.params)
+        await other.reader.sync()
+        assert other.wrong(trainer.history) == []
+
     @pytest.mark.usefixtures("by_ranges")
     async def test_an_anchor_that_fails_half_way(self) -> None:
         found = await scene()
