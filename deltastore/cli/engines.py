@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from deltastore.layout.model import Model
     from deltastore.layout.pieces import Layout
 
-__all__ = ["EngineChoice", "Rank", "layout_from_options", "with_engine_options"]
+__all__ = ["EngineChoice", "Rank", "layout_from_options", "with_engine_options", "with_optional_engine"]
 
 EngineName = Literal["vllm", "sglang"]
 ExpertPlacement = Literal["linear", "round_robin"]
@@ -91,15 +91,41 @@ class EngineChoice:
 
 def with_engine_options(command: Callable[..., None]) -> Callable[..., None]:
     """The command with an option for each field of ``EngineChoice`` in place of its parameter ``choice``."""
+    return _with_options(command, _engine_options())
+
+
+def with_optional_engine(command: Callable[..., None]) -> Callable[..., None]:
+    """The same, where ``choice`` is None unless an engine is named."""
+    first, *others = _engine_options()
+    named = Annotated[
+        EngineName | None, typer.Option("--engine", help="Whose parameters those of --live are.")
+    ]
+    return _with_options(command, [first.replace(annotation=named, default=None), *others])
+
+
+def _engine_options() -> list[inspect.Parameter]:
     hints = get_type_hints(EngineChoice, include_extras=True)
-    options = [
+    return [
         option.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY)
         for name, option in inspect.signature(EngineChoice).parameters.items()
     ]
 
+
+def _choice(options: list[inspect.Parameter], given: dict[str, Any]) -> EngineChoice | None:
+    chosen = {option.name: given.pop(option.name) for option in options}
+    if chosen["engine"] is not None:
+        return EngineChoice(**chosen)
+    for option in options:
+        if chosen[option.name] != option.default:
+            name = f"--{option.name.replace('_', '-')}"
+            raise UsageError("usage", f"{name} is an engine's: name it with --engine")
+    return None
+
+
+def _with_options(command: Callable[..., None], options: list[inspect.Parameter]) -> Callable[..., None]:
     @functools.wraps(command)
     def run(**given: Any) -> None:
-        choice = EngineChoice(**{option.name: given.pop(option.name) for option in options})
+        choice = _choice(options, given)
         command(choice=choice, **given)
 
     parameters: list[inspect.Parameter] = []

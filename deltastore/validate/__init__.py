@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
+from deltastore.validate.checks import CHECKS, Check, Conduct, Level
 from deltastore.validate.report import Problem, Report
 from deltastore.validate.run import validate
 
-__all__ = ["Problem", "Report", "validate"]
+__all__ = ["CHECKS", "Check", "Conduct", "Level", "Problem", "Report", "validate"]

@@ -50,6 +50,14 @@ def grown(*arguments: str) -> float:
     return found
 
 
+def peak_of_validation(url: str) -> float:
+    """All memory in MiB that a process takes which checks the content, many objects side by side."""
+    program = [sys.executable, "-m", "deltastore.bench.validation_peak", url, "16"]
+    done = subprocess.run(program, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return int(done.stdout) / MIB
+
+
 @pytest.mark.spec("DS100")
 def test_no_command_holds_the_model(tmp_path: Path) -> None:
     url, checkpoint, out = f"file://{tmp_path}/stream", tmp_path / "checkpoint", str(tmp_path / "out")
@@ -60,6 +68,7 @@ def test_no_command_holds_the_model(tmp_path: Path) -> None:
     write_checkpoint(checkpoint, 1)
     assert grown("cli", "publish", url, str(checkpoint)) < 192
     assert grown("cli", "validate", url) < 192
+    assert peak_of_validation(url) < 300
     assert grown("cli", "export", url, "--out", out) < 192
     assert (Path(out) / "model.safetensors").read_bytes()[-SHAPE[1] * 2 :] == (
         checkpoint / "model.safetensors"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from deltastore.validate.live import comparing
 from tests.doubles.models import cut_table, tiny_model
 from tests.doubles.stores import memory_store
 from tests.doubles.training import Trainer
@@ -17,3 +18,9 @@ async def trainer() -> Trainer:
     for _ in range(4):
         await trainer.step(30)
     return trainer
+
+
+@pytest.fixture
+def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several windows for a model of a few hundred bytes."""
+    monkeypatch.setattr(comparing, "WINDOW_BYTES", 600)

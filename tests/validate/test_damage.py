@@ -12,7 +12,7 @@ from deltastore.format.pack import HEADER_BYTES, index_bytes, pack_key
 from deltastore.format.records import AnchorRecord, DeltaRecord, FileRef, file_key, record_key
 from deltastore.layout.live import LiveWeights
 from deltastore.log import Log
-from deltastore.validate import Report, validate
+from deltastore.validate import Level, Report, validate
 from deltastore.writer.opening import open_writer
 from deltastore.writer.whole import create_stream
 from tests.doubles.models import cut_table, tiny_model
@@ -34,9 +34,10 @@ class Sound:
         return sorted(key for key in self.objects if key.startswith(start) and key.endswith(end))
 
     async def replacing(self, *changes: tuple[str, bytes | None]) -> Report:
-        """The report on the stream with these objects replaced, or lost where None."""
+        """The report on the stream with these objects replaced, or lost where None; content tells it all."""
         changed = {**self.objects, **dict(changes)}
-        return await validate(await copied({key: data for key, data in changed.items() if data is not None}))
+        objects = {key: data for key, data in changed.items() if data is not None}
+        return await validate(await copied(objects), level=Level.CONTENT)
 
 
 def first(report: Report) -> tuple[str, str | None]:
@@ -162,6 +163,19 @@ async def test_all_damaged_objects_are_listed_the_first_one_first(sound: Sound) 
     assert [problem.version for problem in report.problems] == [1, 1, 3, 3]
 
 
+async def test_problems_are_listed_of_every_version_whatever_else_is_wrong_with_it(sound: Sound) -> None:
+    """A lost pack hides no flipped one, a bad table no bad pack, a bad `zarr.json` no bad shard."""
+    first_pack, second_pack = sound.named("packs/00000000000000000001/")[:2]
+    metadata, shard = sound.named("anchors/", "zarr.json")[0], sound.named("anchors/", "/c/0/0/0")[0]
+    (table,) = sound.named("tables/")
+    flips = {key: flipped(sound.objects[key], 9) for key in (second_pack, table, metadata, shard)}
+    for keys in ((first_pack, second_pack), (table, second_pack), (metadata, shard)):
+        report = await sound.replacing(*((key, flips.get(key)) for key in keys))
+        assert {problem.where for problem in report.problems} == set(keys)
+        others = [problem for problem in report.problems if problem.where != table]
+        assert len(others) == len(set(keys) - {table}), "each is reported once"
+
+
 async def test_of_very_many_problems_a_hundred_are_listed() -> None:
     trainer = await Trainer.create(memory_store(), tiny_model(), table=cut_table(tiny_model(), 1))
     await trainer.step(400)
@@ -175,6 +189,9 @@ async def test_of_very_many_problems_a_hundred_are_listed() -> None:
     assert len(packs) > 100
     report = await validate(await copied({key: data for key, data in objects.items() if key not in packs}))
     assert len(report.problems) == 100
+    assert report.found == report.broken["DS063"] == len(packs)
+    assert not report.ok
+    assert report.sound == 0
 
 
 @pytest.mark.spec("DS063")

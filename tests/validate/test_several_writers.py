@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from deltastore.errors import CorruptError
 from deltastore.format.records import record_key
 from deltastore.format.table import TensorTable
+from deltastore.layout.weights import chunks_of
 from deltastore.replay import read_table
+from deltastore.stream import AsyncStream
 from deltastore.validate import Report, validate
+from deltastore.validate.chain import walk_chain
+from deltastore.validate.live import compare_live, open_live
+from deltastore.validate.replaying import check_by_replay
+from deltastore.validate.report import Findings
 from tests.doubles.models import Bits, cut_table, tiny_model
 from tests.doubles.stores import memory_store
 from tests.doubles.training import Engine, Trainer
 from tests.doubles.writers import by_writers
 
 from .asking import delta
+from .live_dumps import dump
 
 
 class TestSeveralWriters:
@@ -65,6 +74,25 @@ class TestSeveralWriters:
             await engine.reader.sync()
         assert engine.reader.version == 0
         assert engine.wrong(trainer.history) == []
+
+    @pytest.mark.spec("DS045")
+    async def test_no_replay_takes_an_element_twice(self, tmp_path: Path) -> None:
+        trainer, *_ = await self.rewritten([lambda at: at % 2 == 0, lambda at: (at % 2 == 1) | (at == at[0])])
+        where = record_key((await delta(trainer, 1)).slot)
+        findings = Findings()
+        chain = await walk_chain(trainer.store, findings)
+        await check_by_replay(trainer.store, chain, list(chain.committed), findings)
+        found = [(one.check, one.code, one.where, one.version) for one in findings.problems]
+        assert found == [("DS062", "bad_digest", where, 1), ("DS045", "bad_patch", where, 1)]
+        dumped = dump(tmp_path / "w.safetensors", trainer.model)
+        with pytest.raises(CorruptError) as caught, open_live(dumped) as live:
+            await compare_live(trainer.store, live)
+        assert (caught.value.rule, caught.value.where) == ("DS045", where)
+        weights = await (await AsyncStream.open(trainer.store)).weights(1)
+        with pytest.raises(CorruptError) as caught:
+            async for _ in chunks_of(weights):
+                pass
+        assert caught.value.rule == "DS045"
 
     async def test_an_element_that_nobody_patched(self) -> None:
         trainer, *_ = await self.rewritten(

@@ -1,0 +1,1 @@
+"""Replaying many versions in bounded memory: one window of chunks after another, all versions over each."""
