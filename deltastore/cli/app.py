@@ -10,17 +10,21 @@ from deltastore import __version__
 from deltastore.cli.arguments import EXIT_STATUS
 from deltastore.cli.bench import bench
 from deltastore.cli.demo import demo
+from deltastore.cli.diff import diff
 from deltastore.cli.doctor import doctor
 from deltastore.cli.export import export
 from deltastore.cli.follow import follow
 from deltastore.cli.init import init
+from deltastore.cli.inspect import inspect
 from deltastore.cli.layout import layout
 from deltastore.cli.log import log
 from deltastore.cli.plan import plan
 from deltastore.cli.publish import publish
 from deltastore.cli.pull import pull
 from deltastore.cli.show import show
+from deltastore.cli.stats import stats
 from deltastore.cli.validate import validate
+from deltastore.cli.why import why
 
 __all__ = ["app"]
 
@@ -34,7 +38,11 @@ app: Final = typer.Typer(
     rich_markup_mode=None,
 )
 
-for command in (init, publish, log, show, export, validate, follow, plan, pull, layout, doctor, demo):
+for command in (
+    *(init, publish, log, show, export, validate, follow),
+    *(inspect, stats, diff, why),
+    *(plan, pull, layout, doctor, demo),
+):
     app.command(command.__name__, epilog=EXIT_STATUS)(command)
 app.add_typer(bench, name="bench")
 

@@ -191,6 +191,51 @@ def shards(
     asyncio.run(run())
 
 
+@bench.command("validate", epilog=EXIT_STATUS)
+def validate(
+    url: Annotated[
+        str,
+        typer.Argument(metavar="URL", help="A stream to measure, or a store without one, as of a stream."),
+    ],
+    megabytes: Annotated[
+        int, typer.Option("--megabytes", metavar="N", min=1, help="Size of the streams that are made.")
+    ] = 200,
+    versions: Annotated[
+        int, typer.Option("--versions", metavar="N", min=2, help="Of the stream whose structure is checked.")
+    ] = 1000,
+    jobs: Annotated[
+        int,
+        typer.Option(
+            "--jobs", metavar="N", min=0, max=256, help="Objects side by side. [0: two a processor]"
+        ),
+    ] = 0,
+    repeats: Annotated[
+        int, typer.Option("--repeats", metavar="N", min=1, help="Runs of each; the best counts.")
+    ] = 3,
+    as_json: Json = False,
+) -> None:
+    """Checking a stream: beside reading it, and beside hashing as many bytes in memory.
+
+    A stream at the URL is only read. Where there is none, streams of an anchor, of deltas and of many
+    versions are made under a name of their own in the store, and removed at the end. Every byte of a pack
+    and of an anchor counts once, and is hashed twice. Exits with 0 whether or not the targets are reached.
+    """
+    import asyncio
+    from contextlib import aclosing
+
+    from deltastore.bench.validation import ValidationPlan, measure_validation
+
+    output = Output(as_json=as_json)
+    plan = ValidationPlan(megabytes * 1_000_000, jobs, versions, repeats)
+
+    async def run() -> None:
+        async with aclosing(measure_validation(url, plan)) as figures:
+            async for figure in figures:
+                output.result({**asdict(figure), "reached": figure.reached}, _line(figure, width=34))
+
+    asyncio.run(run())
+
+
 def _counts(text: str) -> tuple[int, ...]:
     parts = text.split(",")
     if not all(part.isascii() and part.isdigit() and 0 < int(part) <= _MOST_STEPS for part in parts):

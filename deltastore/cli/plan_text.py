@@ -45,6 +45,7 @@ def anchor_facts(record: AnchorRecord, found: AnchorPlan, layout: Layout, needed
     return {
         **_facts(record, found, layout, needed),
         "anchor_bytes": record.statistics.bytes + record.anchor.inventory_bytes,
+        "sums_bytes": found.sums_bytes,
         "objects": [
             {
                 "key": record.anchor.prefix(record.version) + one.entry.key,
@@ -85,7 +86,7 @@ def anchor_lines(facts: dict[str, Any]) -> list[str]:
     """The facts, and how many objects they are of."""
     whole = sum(one["whole"] for one in facts["objects"])
     return [
-        *_lines(facts, facts["anchor_bytes"], "chunks", "metadata and indexes"),
+        *_lines(facts, facts["anchor_bytes"], "chunks", "metadata, indexes and sums"),
         f"  objects {len(facts['objects']):,}, of which {whole:,} are fetched whole",
     ]
 

@@ -22,9 +22,10 @@ def progress_bar(what: str) -> Iterator[Callable[[int, int], None] | None]:
         yield None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
     columns = (
+        SpinnerColumn(),  # it turns while no bytes move, as long as there is any progress
         TextColumn("{task.description}", markup=False),
         BarColumn(),
         TextColumn("{task.fields[amount]}", markup=False),

@@ -1,25 +1,20 @@
 """The fewest bytes that a version could take, so that what it did take can be judged.
 
-A version changed k of n elements. Saying which ones costs n·H(k/n) bits where positions are spread evenly,
-H being the binary entropy; saying how far each moved costs the entropy of the moves that occurred, counted in
-representable values (SPEC section "Ordered integers"). Positions are counted tensor by tensor in pieces of
-2**20 elements, moves over the whole version.
+Positions are counted tensor by tensor in pieces of 2**20 elements, moves over the whole version.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import log2
 from typing import Any, Final
 
 import numpy as np
 
+from deltastore.entropy import PIECE_ELEMENTS, position_bits, step_bits
 from deltastore.kernels.reference.ordered import ordered, signed_step
 
-__all__ = ["ALLOWED_RATIO", "FIXED_BYTES", "Bound", "lower_bound", "position_bits", "step_bits"]
-
-PIECE_ELEMENTS: Final = 1 << 20
+__all__ = ["ALLOWED_RATIO", "FIXED_BYTES", "Bound", "lower_bound"]
 
 ALLOWED_RATIO: Final = 1.25
 """A version may take this many times its bound, beside ``FIXED_BYTES``."""
@@ -73,18 +68,3 @@ def lower_bound(old: Mapping[str, Bits], new: Mapping[str, Bits]) -> Bound:
             origin, target = before[piece][moved], after[piece][moved]
             steps.append(signed_step(ordered(origin, floating=True), ordered(target, floating=True)))
     return Bound(elements, changed, positions, step_bits(np.concatenate(steps) if steps else np.empty(0)))
-
-
-def position_bits(elements: int, changed: int) -> float:
-    """n·H(k/n): what it takes to say which ``changed`` of ``elements`` elements, spread evenly."""
-    return _surprise(changed, elements) + _surprise(elements - changed, elements)
-
-
-def step_bits(steps: Bits) -> float:
-    """k times the entropy of how often each value occurs among ``steps`` (integers, shape (k,))."""
-    counts = np.unique(steps, return_counts=True)[1]
-    return sum(_surprise(count, steps.size) for count in counts.tolist())
-
-
-def _surprise(count: int, total: int) -> float:
-    return count * log2(total / count) if count else 0.0

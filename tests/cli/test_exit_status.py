@@ -13,7 +13,10 @@ from deltastore.errors import DeltastoreError
 from tests.cli.running import command, run_apart
 from tests.cli.tampering import flip, only, record_path, rewrite
 
-VERBS = ("init", "publish", "log", "show", "export", "validate", "follow", "doctor", "demo")
+VERBS = (
+    *("init", "publish", "log", "show", "export", "validate", "follow", "doctor", "demo"),
+    *("inspect", "stats", "diff", "why"),
+)
 STATUSES = ("0 ", "1 ", "2 ", "10 ", "11 ", "12 ", "13 ", "130 ")
 
 

@@ -99,13 +99,13 @@ def test_what_the_store_says_cannot_steer_the_terminal(deltastore: Run, stream: 
 
 
 def test_a_record_of_an_unknown_kind_is_shown_as_it_is_called(deltastore: Run, stream: Path) -> None:
-    fields = fields_of(record_path(stream, 3))
-    rewrite(record_path(stream, 3), kind="[b]x\x1b[0m", ignorable=True)
+    epoch = fields_of(record_path(stream, 2))["epoch"]
+    rewrite(record_path(stream, 3), kind="[b]x\x1b[0m", ignorable=True, epoch=epoch)
     record_path(stream, 4).unlink()
     ran = deltastore("log", stream)
     assert ran.status == 0
     assert r"[b]x\x1b[0m" in ran.out
-    assert deltastore("log", stream, "--json").lines[3]["epoch"] == fields["epoch"]
+    assert deltastore("log", stream, "--json").lines[3]["epoch"] == epoch
 
 
 def test_an_error_cannot_steer_the_terminal(deltastore: Run, stream: Path) -> None:

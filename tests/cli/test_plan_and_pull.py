@@ -162,7 +162,8 @@ def test_plan_for_people(stream: str, capsys: pytest.CaptureFixture[str]) -> Non
         assert re.fullmatch(
             rf"version {version} for {name}: \d+ requests?, [\d.]+ KiB of .*iB \([\d.]+ %\)", lines[0]
         )
-        assert re.fullmatch(r"  needed  .*B of (chunks|patches), .*B of (metadata and )?indexes", lines[1])
+        beside = "indexes" if version else "metadata, indexes and sums"
+        assert re.fullmatch(rf"  needed  .*B of (chunks|patches), .*B of {beside}", lines[1])
         assert re.fullmatch(r"  chunks  \d+, of which \d+ are held in part", lines[2])
         assert re.fullmatch(last, lines[-1])
 

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from deltastore.demo.bound import FIXED_BYTES, Bound, lower_bound, position_bits, step_bits
+from deltastore.demo.bound import FIXED_BYTES, Bound, lower_bound
+from deltastore.entropy import count_bits, position_bits, step_bits
 
 Bits = np.ndarray[Any, Any]
 
@@ -44,6 +45,8 @@ def test_positions(elements: int, changed: int, bits: float) -> None:
 )
 def test_steps(steps: list[int], bits: float) -> None:
     assert step_bits(np.array(steps, np.int16)) == pytest.approx(bits, rel=1e-12)
+    counts = np.unique(steps, return_counts=True)[1].tolist()
+    assert count_bits(counts) == pytest.approx(bits, rel=1e-12)
 
 
 def test_positions_count_within_a_tensor_and_steps_over_all_of_them() -> None:
