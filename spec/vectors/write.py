@@ -11,19 +11,37 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from spec.vectors.make import digests, layouts, names, packs, patches, records, tables, votes
+from spec.vectors.make import (
+    broken,
+    canonicals,
+    digests,
+    edited,
+    inventories,
+    layouts,
+    names,
+    packs,
+    patches,
+    records,
+    tables,
+    votes,
+)
 from spec.vectors.make.streams import write_streams
 
 HERE = Path(__file__).parent
 FILES: dict[str, Callable[[], object]] = {
+    "canonical.json": canonicals.vectors,
     "names.json": names.vectors,
     "table.json": tables.vectors,
     "digest.json": digests.vectors,
     "patch.json": patches.vectors,
+    "large.json": patches.large_vectors,
     "pack.json": packs.vectors,
     "record.json": records.vectors,
     "votes.json": votes.vectors,
+    "inventory.json": inventories.vectors,
     "layout.json": layouts.vectors,
+    "broken.json": broken.vectors,
+    "edited.json": edited.vectors,
 }
 
 
@@ -34,9 +52,9 @@ def vector_text(name: str) -> str:
 
 def main() -> None:
     """Write all files, and the stores that are not there yet."""
+    write_streams(HERE / "streams")
     for name in FILES:
         (HERE / name).write_text(vector_text(name), encoding="ascii")
-    write_streams(HERE / "streams")
 
 
 if __name__ == "__main__":

@@ -1,231 +1,231 @@
-"""Every hexadecimal string of appendix A, and the examples of sections 6.1 and 7.1, computed anew."""
+"""Appendix A of SPEC.md, block by block: what stands in the text, worked out anew and decoded twice."""
 
 from __future__ import annotations
 
-import hashlib
+import json
 import re
-from pathlib import Path
+from functools import cache
 from typing import Any
 
 import numpy as np
+import pytest
 
-from spec import decoder
+from deltastore.errors import InputError
+from deltastore.format.canonical import canonical_bytes, seal
+from deltastore.format.digest import Digester, digest_text
+from deltastore.format.dtypes import DTYPES
+from deltastore.format.names import box_members, join_name, split_name
+from deltastore.format.pack import HEADER_BYTES, ROW
+from deltastore.format.seeds import tensor_seed
+from deltastore.format.table import Array, TensorSpec, TensorTable
+from deltastore.kernels.reference.digest import mix, position_weights
+from deltastore.kernels.reference.elias_fano import best_low_bits, positions_bytes
+from deltastore.kernels.reference.ordered import ordered
+from deltastore.layout.cutting import plain_table
+from deltastore.layout.layout_object import LayoutObject
+from spec import decoder, examples, figures
+from spec.decoder.layout import decode_layout
 
-SPEC = (Path(decoder.__file__).parents[1] / "SPEC.md").read_text(encoding="utf-8")
-APPENDIX = SPEC.partition("\n## A Worked examples\n")[2]
-TABLE, ONE_RUN, NARROW = re.findall(r"```\n(.*?)\n```", APPENDIX, re.DOTALL)
+TEXT = examples.SPEC.read_text(encoding="utf-8")
+BLOCKS = examples.blocks_of(TEXT)
+BF16 = DTYPES["BF16"]
+
+Bits = np.ndarray[Any, Any]
 
 
-def example(title: str) -> str:
-    """The text of an example, to the title of the next."""
-    found = re.search(rf"\*\*{title}\.\*\*(.*?)(?=\n\*\*|\Z)", APPENDIX, re.DOTALL)
+@cache
+def worked_out() -> dict[str, str]:
+    return examples.blocks()
+
+
+@pytest.mark.parametrize("name", sorted(BLOCKS))
+def test_a_block_is_as_worked_out(name: str) -> None:
+    assert BLOCKS[name] == {**BLOCKS, **worked_out()}[name], "run python -m spec.examples"
+
+
+def test_every_example_stands_in_the_text() -> None:
+    assert sorted(set(worked_out()) - set(BLOCKS)) == []
+
+
+def prose(section: str) -> str:
+    """The text of a section of the appendix without its blocks, as one line."""
+    found = re.search(rf"^### {re.escape(section)}\n.*?(?=^##)", TEXT, re.DOTALL | re.MULTILINE)
     assert found is not None
-    return found[1]
+    return " ".join(re.sub(r"^```.*?^```$", "", found[0], flags=re.DOTALL | re.MULTILINE).split())
 
 
-def bytes_of(block: str) -> bytes:
-    """The bytes at the starts of the lines of a code block."""
-    lines = [re.match(r"(?:[0-9A-F]{2} ?)*", line) for line in block.splitlines()]
-    return bytes.fromhex("".join(line[0] for line in lines if line is not None))
+def octets(dump: str, *, offsets: bool = False) -> bytes:
+    """The bytes of a dump; with offsets at the starts of lines, which are checked."""
+    data = b""
+    for line in dump.splitlines():
+        found = re.match(r"( *\d+  )?((?:[0-9A-F]{2} ?)*)", line)
+        assert found is not None
+        assert bool(found[1]) == offsets
+        assert not offsets or int(found[1]) == len(data)
+        data += bytes.fromhex(found[2])
+    return data
 
 
-def u64(*values: int) -> decoder.U64:
-    """Unsigned integers."""
-    return np.array(values, dtype=np.uint64)
-
-
-def signed(value: int) -> int:
-    """An ordered integer of BF16 as a signed number."""
-    return value - 2**16 if value >= 2**15 else value
-
-
-def o(bits: int) -> int:
-    """The ordered integer of BF16 bits, modulo 2^16."""
-    return int(decoder.ordered(u64(bits), "BF16")[0])
-
-
-def section(numbers: list[int], width: int) -> bytes:
-    """A bit section that holds numbers of `width` bits."""
-    joined = sum(number << width * place for place, number in enumerate(numbers))
-    return joined.to_bytes(-(-len(numbers) * width // 32) * 4, "little")
-
-
-def one_run(changes: dict[int, int], n: int, width: int, low_bits: int) -> bytes:
-    """SPEC 9.1: a patch of one run; changes are new BF16 bits by position."""
-    positions = sorted(changes)
-    high = [0] * (len(positions) + ((n - 1) >> low_bits))
-    for place, position in enumerate(positions):
-        high[(position >> low_bits) + place] = 1
-    return (
-        (1).to_bytes(4, "little")
-        + bytes([width, low_bits, 0, 0])
-        + len(positions).to_bytes(4, "little")
-        + section([position % 2**low_bits for position in positions], low_bits)
-        + section(high, 1)
-        + section([o(changes[position]) % 2**width for position in positions], width)
-    )
-
-
-def plain_grid(stacked: list[int]) -> list[int]:
-    """SPEC 7.2: whole axes from the last on, the first that does not fit in nearly equal parts, then 1."""
-    chunk: list[int] = []
-    room = 2**20
-    for extent in reversed(stacked):
-        parts = -(-extent // room) if room else extent
-        chunk.append(-(-extent // parts) if room else 1)
-        room = room // chunk[-1] if parts == 1 else 0
-    return chunk[::-1]
-
-
-def table_of(tensors: dict[str, list[int]]) -> bytes:
-    """SPEC 7: the table of BF16 tensors under the plain grid, without slabs."""
-    groups: dict[tuple[str, int, tuple[int, ...]], list[tuple[int, ...]]] = {}
-    for name, shape in tensors.items():
-        pattern, indexes = decoder.split_name(name)
-        groups.setdefault((pattern, len(indexes), tuple(shape)), []).append(indexes)
-    arrays: list[dict[str, Any]] = []
-    for (pattern, _, extents), tuples in sorted(groups.items()):
-        arrays.append({"pattern": pattern, "dtype": "BF16", "shape": list(extents)})
-        arrays[-1]["members"] = decoder.boxes(sorted(tuples))
-        arrays[-1]["chunk"] = plain_grid([len(tuples), *extents])
-        arrays[-1]["slab"] = {"by": "common", "of": 0, "count": 0}
-    body = {"format": 1, "kind": "table", "slabs": 0, "arrays": arrays}
-    return decoder.canonical(body | {"sha256": hashlib.sha256(decoder.canonical(body)).hexdigest()})
-
-
-def test_ordered_integers_of_section_6() -> None:
-    found = re.findall(r"`o\(0x([0-9A-F]{4})\) = (−?)(\w+)`", SPEC)
-    assert len(found) == 4
-    for bits, minus, value in found:
-        assert signed(o(int(bits, 16))) == int(value, 0) * (-1 if minus else 1)
-
-
-def test_names_of_section_7() -> None:
-    text = SPEC.partition("### 7.1")[2].partition("### 7.2")[0]
-    found = re.search(r"`([^`]*)` is\s+pattern `([^`]*)` with \((\d+), (\d+)\); `([^`]*)` is its own", text)
-    assert found is not None
-    assert decoder.split_name(found[1]) == (found[2], (int(found[3]), int(found[4])))
-    assert decoder.split_name(found[5]) == (found[5], ())
+# ---- A.1 to A.4 --------------------------------------------------------------------------------------------
 
 
 def test_names() -> None:
-    text = example("Names")
-    name, pattern, *_ = re.findall(r"`([^`]*)`", text)
-    first, second = map(int, re.findall(r"\((\d+), (\d+)\)\.", text)[0])
-    assert decoder.split_name(name) == (pattern, (first, second))
-    assert decoder.join_name(pattern, (first, second)) == name
+    for line in BLOCKS["names"].splitlines():
+        name, pattern, indexes = re.split(r"  +", line)
+        found = tuple(int(one) for one in indexes.strip("()").split(",") if one)
+        assert split_name(name) == decoder.split_name(name) == (pattern, found)
+        assert join_name(pattern, found) == decoder.join_name(pattern, found) == name
 
 
-def test_table() -> None:
-    text = example("Names")
-    layers = re.findall(r"`(layers\.\d+\.w)`", text.partition("of shape")[0])
+@pytest.mark.spec("DS020")
+def test_members() -> None:
+    for line in BLOCKS["members"].splitlines():
+        tuples, boxes = re.split(r"  +", line)
+        given = [tuple(map(int, filter(None, one.strip("()").split(",")))) for one in tuples.split(" ")]
+        assert decoder.boxes(given) == json.loads(boxes)
+        assert [[list(axis) for axis in box] for box in box_members(given)] == json.loads(boxes)
+
+
+@pytest.mark.spec("DS010")
+def test_canonical_values() -> None:
+    for line in BLOCKS["canonical"].splitlines():
+        assert canonical_bytes(json.loads(line)).decode() == line
+        assert decoder.canonical(json.loads(line)).decode() == line
+    for letters in ("\x7f", "\u2028", "é", "😀", "/"):
+        assert canonical_bytes([letters]) == f'["{letters}"]'.encode()
+
+
+@pytest.mark.spec("DS010")
+@pytest.mark.parametrize("line", BLOCKS["not-canonical"].splitlines())
+def test_values_that_are_not_canonical(line: str) -> None:
+    text = re.split(r"  +", line)[0]
+    try:
+        written = canonical_bytes(json.loads(text)).decode()
+    except (InputError, ValueError):
+        return
+    assert written != text
+
+
+@pytest.mark.spec("DS011")
+def test_a_seal() -> None:
+    body, sha256, stored = BLOCKS["sealed"].splitlines()
+    assert canonical_bytes(json.loads(body)).decode() == body
+    assert seal(json.loads(body))["sha256"] == sha256
+    assert canonical_bytes(seal(json.loads(body))).decode() == stored
+    assert decoder.decode_json(stored.encode(), 1000)["sha256"] == sha256
+    with pytest.raises(decoder.SpecError):
+        decoder.decode_json(stored.replace("epoch", "epocH").encode(), 1000)
+
+
+def test_a_table() -> None:
+    text = prose("A.3 A table")
+    layers = re.findall(r"`(layers\.\d\.w)`", text.partition("of shape")[0])
     assert len(layers) == 3
-    assert re.search(r"of shape \(4, 4\)", text)
-    assert re.search(r"`norm` of shape \(8\)", text)
-    assert table_of({name: [4, 4] for name in layers} | {"norm": [8]}).decode() == TABLE
-    table = decoder.decode_table(TABLE.encode())
-    member = re.search(r"member (\d+) is\s+`([^`]*)`", text)
+    assert re.search(r"of shape \(4, 4\) and `norm` of shape \(8\), all BF16, under the plain grid", text)
+    specs = [TensorSpec(name, (4, 4), BF16) for name in layers]
+    made = plain_table([*specs, TensorSpec("norm", (8,), BF16)])
+    assert made.to_bytes().decode() == BLOCKS["table"]
+    assert TensorTable.from_bytes(BLOCKS["table"].encode(), "table") == made
+    member = re.search(r"member (\d) of array (\d) is `([^`]*)`", text)
     assert member is not None
-    assert table.arrays[0].names()[int(member[1])] == member[2]
-    assert f"`{str(table.arrays[0].members).replace(' ', '')}`" in text
+    read = decoder.decode_table(BLOCKS["table"].encode())
+    assert read.arrays[int(member[2])].names()[int(member[1])] == member[3]
 
 
-def test_digest() -> None:
-    text = example("Digest")
-    mixes = re.findall(r"`mix\((\d+)\) = ([0-9a-f]{16})`", text)
-    assert len(mixes) == 2
-    for x, value in mixes:
-        assert f"{int(decoder.mix(u64(int(x)))[0]):016x}" == value
-    entries = re.findall(r"`T\[(\d+)\] = ([0-9a-f]{16})`", text)
-    assert len(entries) == 3
-    for j, value in entries:
-        assert f"{int(decoder.T[int(j)]):016x}" == value
-    seed = re.search(r'`seed\("(\w+)"\) = ([0-9a-f]{16})`', text)
-    assert seed is not None
-    assert f"{decoder.seed(seed[1]):016x}" == seed[2]
-    whole = re.search(r"tensor `(\w+)` with bits\s+`([0-9A-F ]+)` has digest `([0-9a-f]{16})`", text)
+def test_slabs() -> None:
+    for line in BLOCKS["slabs"].splitlines():
+        found = re.fullmatch(r"(axis|member) +(\d) .*?slabs ([\d ]+)", line)
+        assert found is not None
+        cells, shown = int(found[2]), [int(one) for one in found[3].split(" ")]
+        axis = found[1] == "axis"
+        count = 0 if axis else cells
+        array = Array.model_validate(
+            {
+                "pattern": "e.*.w",
+                "dtype": "BF16",
+                "shape": (cells,),
+                "members": (((0, 1 if axis else cells),),),
+                "chunk": (1, 1 if axis else cells),
+                "slab": {"by": found[1], "of": 1 if axis else 0, "count": count},
+            }
+        )
+        assert array.slabs(np.arange(len(array.grid)), 4).tolist() == shown
+
+
+def test_ordered_integers() -> None:
+    rows = re.findall(r"^o\(([0-9A-F]{4})\) = +(-?\d+) ", BLOCKS["ordered"], re.MULTILINE)
+    assert len(rows) == len(BLOCKS["ordered"].splitlines()) >= 10
+    for bits, value in rows:
+        given = np.array([int(bits, 16)], "<u2")
+        assert int(ordered(given, floating=True).view("<i2")[0]) == int(value)
+
+
+def test_numbers_of_the_digest() -> None:
+    lines = dict(re.findall(r"^(.*) = ([0-9a-f]{16})$", BLOCKS["digest"], re.MULTILINE))
+    for x in (0, 1):
+        assert int(mix(np.array([x], np.uint64))[0]) == int(lines[f"mix({x})"], 16)
+    for j in (0, 1, 2047):
+        assert int(mix(np.array([0x64656C746173746F + j], np.uint64))[0]) | 1 == int(lines[f"T[{j}]"], 16)
+    assert tensor_seed("w") == int(lines['seed("w")'], 16)
+    for i in (0, 1, 2, 2048):
+        weight = int(position_weights(np.array([i], np.uint64))[0]) * tensor_seed("w") % 2**64
+        assert weight == int(lines[f'w("w", {i})'], 16)
+    assert len(lines) == 10
+
+
+def test_digests() -> None:
+    whole = re.search(r'^digest of "w" = ([0-9A-F ]+): ([0-9a-f]{16})$', BLOCKS["digest"], re.MULTILINE)
+    one = re.search(r'^(.{4}) at index (\d+) of "w" adds ([0-9a-f]{16})$', BLOCKS["digest"], re.MULTILINE)
     assert whole is not None
-    bits = [int(value, 16) for value in whole[2].split()]
-    assert f"{decoder.digest(whole[1], u64(*bits)):016x}" == whole[3]
-    one = re.search(r"`([0-9A-F]{4})` at index (\d+) of `(\w+)` adds\s+`([0-9a-f]{16})`", text)
     assert one is not None
-    assert f"{decoder.digest(one[3], u64(int(one[1], 16)), int(one[2])):016x}" == one[4]
+    bits = np.array([[int(value, 16) for value in whole[1].split()]], "<u2")
+    short = plain_table([TensorSpec("w", (bits.size,), BF16)])
+    assert digest_text(Digester(short).chunk(0, short.arrays[0].grid.box(0), bits)) == whole[2]
+    long = plain_table([TensorSpec("w", (2049,), BF16)])
+    at, value = np.array([int(one[2])], np.uint32), np.array([int(one[1], 16)], "<u2")
+    assert digest_text(Digester(long).at_positions(0, long.arrays[0].grid.box(0), at, value)) == one[3]
 
 
-def test_patch_with_one_run() -> None:
-    text = example("Patch with one run").partition("```")[0]
-    base = re.search(
-        r"(\d+) BF16 elements, all `(.{4})` \(1\.0\) but element (\d+), which is `(.{4})`",
-        " ".join(text.split()),
-    )
-    assert base is not None
-    n = int(base[1])
-    old = np.full(n, int(base[2], 16), dtype=np.uint64)
-    old[int(base[3])] = int(base[4], 16)
-    changes = {int(at): int(bits, 16) for at, bits in re.findall(r"element (\d+) = `(.{4})`", text)}
-    assert len(changes) == 3
-    check_patch(ONE_RUN, one_run(changes, n, 16, 0), old, changes)
+# ---- figures, and tables of bytes --------------------------------------------------------------------------
 
 
-def test_patch_of_narrow_steps() -> None:
-    text = " ".join(example("Patch of narrow steps").partition("```")[0].split())
-    n = int(re.findall(r"A chunk of (\d+) BF16", text)[0])
-    found = re.findall(r"lement (\d+) (?:goes )?from `(.{4})` to `(.{4})`", text)
-    assert len(found) == 3
-    old = np.zeros(n, dtype=np.uint64)
-    for at, before, _ in found:
-        old[int(at)] = int(before, 16)
-    changes = {int(at): int(after, 16) for at, _, after in found}
-    check_patch(NARROW, one_run(changes, n, 2, 6), old, changes)
+def test_positions_take_what_the_figures_say() -> None:
+    for share in figures.SHARES:
+        k = round(figures.N * share)
+        assert 8 * positions_bytes(k, figures.N, best_low_bits(k, figures.N)) == figures.elias_fano(k)
 
 
-def check_patch(block: str, encoded: bytes, old: decoder.U64, changes: dict[int, int]) -> None:
-    """The block holds the encoded patch, which makes just these changes, however often it is applied."""
-    patch = bytes_of(block)
-    assert patch.hex(" ") == encoded.hex(" ")
-    expected = old.copy()
-    for at, bits in changes.items():
-        expected[at] = bits
-    runs = decoder.decode_patch(patch, "BF16", len(old), 0)
-    new = decoder.apply_patch(runs, "BF16", old)
-    assert new.tolist() == expected.tolist()
-    assert decoder.apply_patch(runs, "BF16", new).tolist() == expected.tolist()
-
-
-def test_sections_of_narrow_steps() -> None:
-    low = re.search(r"low: ([\d, ]+) in (\d) bits each: ([01 ]+),", NARROW)
-    residues = re.search(r"residues mod 4: ([\d, ]+)", NARROW)
-    assert low is not None
-    assert residues is not None
-    assert [f"{int(number):0{low[2]}b}" for number in low[1].split(",")] == low[3].split()
-    (run,) = decoder.decode_patch(bytes_of(NARROW), "BF16", 1024, 0)
-    assert [int(number) for number in residues[1].split(",")] == run.residues.tolist()
-    assert [int(number) for number in low[1].split(",")] == (run.positions % 64).tolist()
-
-
-def test_decoding_of_narrow_steps() -> None:
-    text = " ".join(example("Patch of narrow steps").rpartition("```")[2].split())
-    found = re.search(
-        r"over `(.{4})`: `\((\d) − o\((.{4})\)\) mod 4 = \(0 − \(−(\d+)\)\) mod 4 = (\d)`, "
-        r"so `new = o\(−(\d+) \+ 1\) = (.{4})`. Over `(.{4})` itself: `\((\d) \+ (\d+)\) mod 4 = (\d)`",
-        text,
-    )
+def fields(heading: str) -> list[tuple[int, int]]:
+    """(offset, size) of a table of bytes in section 10."""
+    found = re.search(rf"^\| {heading} \|.*?(?=\n\n)", TEXT, re.DOTALL | re.MULTILINE)
     assert found is not None
-    base, residue, again, minus, step, second, new, itself, _, plus, none = found.groups()
-    assert base == again
-    assert signed(o(int(base, 16))) == -int(minus) == -int(second)
-    assert (int(residue) + int(minus)) % 4 == int(step)
-    assert o((-int(second) + 1) % 2**16) == int(new, 16)
-    assert new == itself
-    assert signed(o(int(itself, 16))) == -int(plus)
-    assert int(plus) % 4 == int(none)
+    rows = re.findall(r"^\| (\d+) \| (\d+) \| ", found[0], re.MULTILINE)
+    return [(int(offset), int(size)) for offset, size in rows]
 
 
-def test_no_hash_or_digest_of_the_appendix_is_left_out() -> None:
-    found = re.findall(r"\b(?:[0-9a-f]{64}|[0-9a-f]{16})\b", APPENDIX)
-    digest = example("Digest")
-    checked = re.findall(r"= ([0-9a-f]{16})`", digest) + re.findall(
-        r"(?:digest|adds)\s+`([0-9a-f]{16})`", digest
-    )
-    assert len(checked) == 8
-    assert sorted(found) == sorted([*checked, decoder.decode_table(TABLE.encode()).sha256])
+def test_tables_of_bytes() -> None:
+    header = fields("offset \\| size \\| field \\|\n\\|---\\|---\\|---\\|\n\\| 0 \\| 8 \\| magic .*?")
+    assert [at for at, _ in header] == [sum(size for _, size in header[:n]) for n in range(len(header))]
+    assert sum(size for _, size in header) == HEADER_BYTES
+    row = fields("index row \\| size \\| field")
+    found: Any = ROW.fields
+    assert row == [(found[name][1], found[name][0].itemsize) for name in ROW.names or ()]
+    run = fields("run header \\| size \\| field")
+    assert run == [(0, 1), (1, 1), (2, 2), (4, 4)]
+
+
+def test_the_checksum_of_section_13() -> None:
+    found = re.search(r"of the nine bytes `(\d+)` it is 0x([0-9A-F]{8})", TEXT)
+    assert found is not None
+    assert int.from_bytes(examples.crc32c(found[1].encode()), "little") == int(found[2], 16)
+
+
+@pytest.mark.spec("DS110", "DS111")
+def test_the_layout() -> None:
+    data = BLOCKS["layout"].encode()
+    layout = LayoutObject.from_bytes(data, "the example").layout()
+    assert LayoutObject.of(layout).to_bytes() == data
+    rows = [line[9:].split() for line in BLOCKS["layout-memory"].splitlines()]
+    memory = [None if one == "-" else one for row in rows for one in row]
+    found = decode_layout(data)
+    assert memory == [one and f"{one[0]}[{one[1]}]" for param in layout.params for one in found[param.name]]

@@ -71,7 +71,7 @@ def _memory(layout: Layout) -> dict[str, list[list[Any] | None]]:
     return found
 
 
-def _bad() -> dict[str, tuple[str, str]]:
+def _bad() -> dict[str, tuple[str, str, str]]:
     good = json.loads(LayoutObject.of(_engine()).to_bytes())
 
     def put(**members: Any) -> str:
@@ -80,36 +80,78 @@ def _bad() -> dict[str, tuple[str, str]]:
     pieces = good["pieces"]
     first = pieces[0]
     return {
-        "a hole that is not named": (put(holes=[]), "bad_layout"),
-        "a piece left out": (put(pieces=pieces[1:]), "bad_layout"),
-        "a piece twice": (put(pieces=[first, *pieces]), "bad_layout"),
+        "a hole that is not named": (put(holes=[]), "bad_layout", "DS110"),
+        "a piece left out": (put(pieces=pieces[1:]), "bad_layout", "DS110"),
+        "a piece twice": (put(pieces=[first, *pieces]), "bad_layout", "DS110"),
         "a piece beyond its tensor": (
             put(pieces=[[*first[:1], [4, 0], *first[2:]], *pieces[1:]]),
             "bad_layout",
+            "DS111",
         ),
         "a piece beyond its parameter": (
             put(pieces=[[*first[:4], [2, 0], *first[5:]], *pieces[1:]]),
             "bad_layout",
+            "DS111",
         ),
-        "one axis twice": (put(pieces=[[*first[:5], [1, 1], *first[6:]], *pieces[1:]]), "bad_layout"),
-        "a tie to nothing": (put(ties={"head": "gone"}), "bad_layout"),
-        "an alias of nothing": (put(aliases={"head": "gone"}), "bad_layout"),
+        "one axis twice": (
+            put(pieces=[[*first[:5], [1, 1], *first[6:]], *pieces[1:]]),
+            "bad_layout",
+            "DS111",
+        ),
+        "a tie to nothing": (put(ties={"head": "gone"}), "bad_layout", "DS111"),
+        "an alias of nothing": (put(aliases={"head": "gone"}), "bad_layout", "DS111"),
+        "a tie of a parameter": (put(ties={"embedding": "norm"}), "bad_layout", "DS111"),
+        "an alias of a tensor of its own": (put(aliases={"norm": "embedding"}), "bad_layout", "DS111"),
+        "a parameter twice": (put(params=[*good["params"], good["params"][0]]), "bad_layout", "DS111"),
+        "a hole beyond its parameter": (
+            put(holes=[*good["holes"], [0, [9, 0], [1, 1]]]),
+            "bad_layout",
+            "DS111",
+        ),
+        "a form of another size": (
+            put(params=[{**good["params"][0], "view": [5]}, *good["params"][1:]]),
+            "bad_layout",
+            "DS111",
+        ),
+        "members that are none": (
+            put(tensors=[{**good["tensors"][0], "members": []}, *good["tensors"][1:]]),
+            "bad_json",
+            "DS013",
+        ),
+        "an empty range of members": (put(tensors=_emptied(good["tensors"])), "bad_json", "DS013"),
+        "a parameter of 17 axes": (
+            put(params=[{**good["params"][0], "shape": [1] * 17}, *good["params"][1:]]),
+            "bad_json",
+            "DS013",
+        ),
+        "a piece of six numbers": (put(pieces=[first[:6], *pieces[1:]]), "bad_json", "DS013"),
         "F32 tensors narrowed": (
             put(tensors=[{**one, "dtype": "F32"} for one in good["tensors"]]),
             "bad_layout",
+            "DS111",
         ),
-        "a tensor that there is not": (put(pieces=[[99, *first[1:]], *pieces[1:]]), "bad_json"),
+        "a tensor that there is not": (put(pieces=[[99, *first[1:]], *pieces[1:]]), "bad_json", "DS013"),
         "a parameter that there is not": (
             put(pieces=[[*first[:3], 99, *first[4:]], *pieces[1:]]),
             "bad_json",
+            "DS013",
         ),
-        "a member too many": (put(rank=1), "bad_json"),
-        "a newer format": (put(format=2), "newer_format"),
+        "a member too many": (put(rank=1), "bad_json", "DS013"),
+        "a newer format": (put(format=2), "newer_format", "DS012"),
         "a changed digit": (
             LayoutObject.of(_engine()).to_bytes().decode("latin-1").replace("rank 1", "rank 0"),
             "bad_hash",
+            "DS011",
         ),
     }
+
+
+def _emptied(stacks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The stacks, one of which has an empty range more."""
+    at = next(at for at, one in enumerate(stacks) if one["members"] != [[]])
+    box = stacks[at]["members"][0]
+    more = {**stacks[at], "members": [*stacks[at]["members"], [[3, 3], *box[1:]]]}
+    return [*stacks[:at], more, *stacks[at + 1 :]]
 
 
 def vectors() -> object:
@@ -122,5 +164,8 @@ def vectors() -> object:
         }
         for layout in (_engine(), _trainer())
     ]
-    err = [{"name": name, "text": text, "code": code} for name, (text, code) in _bad().items()]
+    err = [
+        {"name": name, "text": text, "code": code, "check": check}
+        for name, (text, code, check) in _bad().items()
+    ]
     return {"ok": ok, "err": err}

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
 from typing import Any
 
 import numpy as np
 
 from deltastore.format.digest import Digester, digest_text
-from deltastore.format.pack import HEADER_BYTES, ROW, PackBuilder, PackIndex, index_bytes
+from deltastore.format.dtypes import DTYPES
+from deltastore.format.pack import PackBuilder, PackIndex
 from deltastore.format.patch import encode_patch
 from deltastore.format.table import TensorTable
-from spec.vectors.make.tables import dense_model, slab_model
+from spec.vectors.make import by_hand
+from spec.vectors.make.bad_packs import bad_packs
+from spec.vectors.make.by_hand import Row, Run, patch_of
+from spec.vectors.make.sample_tables import array_of, dense_model, sealed_table, slab_model
 
 Fields = dict[str, Any]
 
@@ -32,8 +36,6 @@ def pack_of(table: TensorTable, *, every: int = 1) -> bytes:
 
 
 def _good(name: str, table: TensorTable, data: bytes) -> Fields:
-    import hashlib
-
     index = PackIndex.parse(data, table, name)
     rows = [
         [
@@ -56,62 +58,30 @@ def _good(name: str, table: TensorTable, data: bytes) -> Fields:
     }
 
 
-def _bad(table: TensorTable) -> list[Fields]:
-    good = pack_of(table)
-    count = int.from_bytes(good[12:16], "little")
-
-    def poked(at: int, value: bytes) -> bytes:
-        return good[:at] + value + good[at + len(value) :]
-
-    def rows_changed(change: Callable[[Any], Any]) -> bytes:
-        rows = np.frombuffer(good, dtype=ROW, count=count, offset=HEADER_BYTES).copy()
-        rows = change(rows)
-        return good[:HEADER_BYTES] + rows.tobytes() + good[index_bytes(count) :]
-
-    def set_row(number: int, member: str, value: int) -> bytes:
-        def change(rows: Any) -> Any:
-            rows[member][number] = value
-            return rows
-
-        return rows_changed(change)
-
-    word = (2**32 - 1).to_bytes(4, "little")
-    cases = {
-        "empty": (b"", "bad_index"),
-        "cut in the header": (good[:63], "bad_index"),
-        "cut in the index": (good[: index_bytes(count) - 1], "bad_index"),
-        "another magic": (poked(0, b"\x92"), "bad_index"),
-        "a newer format": (poked(8, b"\2\0"), "newer_format"),
-        "format 0": (poked(8, b"\0\0"), "bad_index"),
-        "a flag": (poked(10, b"\1\0"), "bad_index"),
-        "a reserved byte": (poked(63, b"\1"), "bad_index"),
-        "no rows": (poked(12, bytes(4)), "bad_index"),
-        "2**32 - 1 rows": (poked(12, word), "bad_index"),
-        "another body size": (poked(40, b"\0"), "bad_index"),
-        "an array that is not there": (set_row(-1, "array", len(table.arrays)), "bad_index"),
-        "a chunk that is not there": (set_row(-1, "chunk", 1000), "bad_index"),
-        "length 0": (set_row(0, "length", 0), "bad_index"),
-        "a length that is no multiple of 4": (set_row(0, "length", 23), "bad_index"),
-        "count 0": (set_row(0, "count", 0), "bad_index"),
-        "a count above the chunk": (set_row(0, "count", 1 << 19), "bad_index"),
-        "an encoding that is not there": (set_row(0, "encoding", 2), "bad_index"),
-        "raw with the length of runs": (set_row(0, "encoding", 1), "bad_index"),
-        "rows out of order": (rows_changed(lambda rows: rows[::-1]), "bad_index"),
-        "a chunk twice": (rows_changed(lambda rows: rows[[0, 0, *range(2, count)]]), "bad_index"),
-    }
-    text = table.to_bytes().decode("latin-1")
-    return [
-        {"name": name, "table": text, "pack": data.hex(), "code": code}
-        for name, (data, code) in cases.items()
+def _raw() -> Fields:
+    """A row of each encoding for each width of elements, and chunks that are cut short."""
+    common = {"by": "common", "of": 0, "count": 0}
+    arrays = [
+        {**array_of(dtype.lower(), (5,), [[]], [1, 3], common), "dtype": dtype}
+        for dtype in ("BF16", "C64", "F32", "U8")
     ]
+    table = TensorTable.from_bytes(sealed_table({"arrays": arrays, "slabs": 0}), "table")
+    rows = []
+    for number, array in enumerate(arrays):
+        dtype = DTYPES[array["dtype"]]
+        raw = bytes(range(1, 3 * dtype.itemsize + 1))
+        rows.append(Row(number, 0, raw + bytes(-len(raw) % 4), 3, encoding=1))
+        rows.append(Row(number, 1, patch_of(2, dtype, Run(dtype.bits, {1: 5})), 1, difference=2**64 - 1))
+    return _good("raw rows and runs, of chunks cut short", table, by_hand.pack_of(*rows, version=2**64 - 1))
 
 
 def vectors() -> object:
-    """Table and pack -> rows with the offset of each patch; or an error code."""
+    """Table and pack -> rows with the offset of each patch; or what is refused."""
     dense, slabs = dense_model(), slab_model()
     good = [
         _good("every chunk of a dense model", dense, pack_of(dense)),
         _good("every chunk, in slab order", slabs, pack_of(slabs)),
         _good("every third chunk", slabs, pack_of(slabs, every=3)),
+        _raw(),
     ]
-    return {"ok": good, "err": _bad(slabs)}
+    return {"ok": good, "err": bad_packs(slabs, pack_of(slabs))}

@@ -19,23 +19,38 @@ from deltastore.log import Log
 from deltastore.stores.local import LocalStore
 from deltastore.stream import AsyncStream
 from deltastore.writer import create_stream
+from spec.vectors.make import by_hand_stream
+from spec.vectors.make.objects import save
+from spec.vectors.make.stories import STORIES, Story
+from spec.vectors.make.telling import write_facts
 
 Tensors = dict[str, np.ndarray[Any, Any]]
 
 _CONFIG = b'{"model_type": "example"}\n'
 _CUTS: dict[str, tuple[tuple[int, ...], SlabRule]] = {
-    "layers.*.proj.weight": ((1, 7, 16), SlabRule(by="axis", of=1)),
-    "embed.weight": ((1, 12, 5), SlabRule(by="axis", of=1)),
+    "layers.*.proj.weight": ((1, 7, 16), SlabRule(by="axis", of=1, count=0)),
+    "embed.weight": ((1, 12, 5), SlabRule(by="axis", of=1, count=0)),
     "experts.*.weight": ((1, 8, 8), SlabRule(by="member", of=0, count=4)),
 }
 """Chunk and slab rule where they are not those of the plain grid; some chunks are cut on both axes."""
 
 
 def write_streams(folder: Path) -> None:
-    """Write this release's stream unless it is there."""
+    """Write this release's streams unless they are there, and the one that is made by hand."""
     name = f"v1-by-{__version__}"
     if not (folder / name).exists():
         asyncio.run(_Story(folder, name).tell())
+    for story, tell in STORIES.items():
+        if not (folder / story).exists():
+            asyncio.run(_told(tell, folder, story))
+    if not (folder / by_hand_stream.NAME).exists():
+        made = by_hand_stream.make()
+        save(made.objects, folder / by_hand_stream.NAME)
+        write_facts(folder, by_hand_stream.NAME, "by hand", made.facts())
+
+
+async def _told(tell: Story, folder: Path, name: str) -> None:
+    await tell(folder, name)
 
 
 def _model(rng: np.random.Generator) -> Tensors:
