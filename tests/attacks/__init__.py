@@ -1,0 +1,1 @@
+"""Stores in the hands of an attacker, and thousands of mutants of sound ones."""
