@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 # What an install is made of. Python files are read in place, but which folders are packages is written down.
 BUILT_FROM := pyproject.toml constraints.txt CMakeLists.txt $(wildcard kernels/cpu/*.cpp kernels/cpu/*.hpp)
 PACKAGES   := $(sort $(shell find deltastore kernels -name __init__.py))
-SCRIPTS    := $(wildcard spec/*.py examples/*.py)
+SCRIPTS    := $(wildcard examples/*.py)
 
 # A server that ignores conditions: the tests see that it is refused. Nothing of it is part of deltastore.
 S3RVER := build/s3rver/installed-3.7.1
@@ -15,7 +15,7 @@ S3RVER := build/s3rver/installed-3.7.1
 # Inference engines, whose own weight loaders layouts are compared with. Too big for $(VENV), and nothing needs them.
 ENGINES := build/engines
 
-.PHONY: help demo test check lint types layers format engines s3rver schema vectors clean always
+.PHONY: help demo test check lint types layers format engines s3rver schema index vectors clean always
 
 help:
 	@echo 'make demo      a trainer and an engine on this machine'
@@ -28,6 +28,7 @@ help:
 	@echo 'make format    rewrite the Python files as ruff formats them'
 	@echo 'make s3rver    get the S3 server that the tests must see refused, from npm'
 	@echo 'make schema    write the JSON Schemas in spec/schema/ again'
+	@echo 'make index     write the worked examples and the index of SPEC.md again'
 	@echo 'make vectors   write the test vectors in spec/vectors/ again'
 	@echo 'make clean     remove what was built; $(VENV) stays'
 
@@ -35,7 +36,7 @@ demo: $(VENV)/installed-demo
 	$(BIN)/deltastore demo
 
 test: check $(S3RVER)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 check: lint types layers
 
@@ -49,7 +50,7 @@ types: $(VENV)/installed-dev
 	@mkdir -p build/types/deltastore
 	@for entry in deltastore/*; do ln -s "../../../$$entry" build/types/deltastore/; done
 	@ln -s ../../../kernels build/types/deltastore/kernels
-	MYPYPATH=build/types $(BIN)/mypy -p deltastore -p tests
+	MYPYPATH=build/types $(BIN)/mypy -p deltastore -p tests -p spec
 	@set -e; for script in $(SCRIPTS); do MYPYPATH=build/types $(BIN)/mypy "$$script"; done
 
 layers: $(VENV)/installed-dev
@@ -77,6 +78,10 @@ $(S3RVER):
 
 schema: $(VENV)/installed-dev
 	$(BIN)/python -m spec.schema.write
+
+index: $(VENV)/installed-dev
+	$(BIN)/python -m spec.examples
+	$(BIN)/python -m spec.index
 
 vectors: $(VENV)/installed-dev
 	$(BIN)/python -m spec.vectors.write

@@ -53,6 +53,11 @@ class TensorFile:
             self.close()
             raise
 
+    @property
+    def data_start(self) -> int:
+        """Where the bytes that tensors count from begin in the file."""
+        return self._data
+
     def read_into(self, out: Octets, tensor: StoredTensor, start: int) -> None:
         """Fill ``out`` (uint8, contiguous) with the tensor's bytes from byte ``start`` of it on."""
         at = self._data + tensor.begin + start
