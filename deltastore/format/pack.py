@@ -34,6 +34,9 @@ __all__ = [
     "header_fields",
     "index_bytes",
     "pack_key",
+    "patch_check",
+    "patch_checks",
+    "refused_patch",
 ]
 
 MAGIC: Final = b"\x93DSPACK\n"
@@ -87,7 +90,7 @@ class PackBuilder:
     def extend(self, slabs: tuple[int, int], rows: Rows, body: Octets) -> None:
         """Append patches; their hashes are filled in here. ``slabs``: those of the first and the last one."""
         named, whole = rows.copy(), body.data
-        named["check"] = _hashes(whole, offsets_of(rows))
+        named["check"] = patch_checks(whole, offsets_of(rows))
         self._rows.append(named)
         self._body.append(whole)
         self._slabs.extend(slabs)
@@ -240,7 +243,7 @@ class PackIndex:
 
         Raises ``CorruptError("bad_hash")``; its message names pack, array and chunk.
         """
-        wrong = np.flatnonzero(self.rows["check"] != _hashes(data, self.offsets))
+        wrong = np.flatnonzero(self.rows["check"] != patch_checks(data, self.offsets))
         if len(wrong):
             raise self._bad("bad_hash", self.rows[wrong[0]], table, " does not match its hash", "DS044")
         return np.frombuffer(data, dtype=np.uint8, offset=index_bytes(len(self.rows)))
@@ -251,7 +254,7 @@ class PackIndex:
         return np.frombuffer(data, dtype=np.uint8)
 
     def _check_hash(self, row: Any, data: bytes | memoryview, table: TensorTable) -> None:
-        if hashlib.sha256(data).digest()[:16] != bytes(row["check"]):
+        if patch_check(data) != bytes(row["check"]):
             raise self._bad("bad_hash", row, table, " does not match its hash", "DS044")
 
     def start(self, number: int) -> int:
@@ -284,14 +287,25 @@ class PackIndex:
 
     def _bad(self, code: str, row: Any, table: TensorTable, problem: str, rule: str) -> CorruptError:
         number = int(np.flatnonzero(places_of(self.rows) == places_of(row))[0])
-        pattern, where = table.arrays[int(row["array"])].pattern, self.where
-        message = f"{where}: patch of {pattern} chunk {int(row['chunk'])}{problem}"
-        offset = self.start(number)
-        return CorruptError(code, message, where=where, rule=rule, offset=offset, tensor=pattern)
+        return refused_patch(code, rule, row, table, self.where, self.start(number), problem)
 
 
-def _hashes(data: memoryview, offsets: NDArray[np.int64]) -> Rows:
-    """The first 16 bytes of the sha256 of every patch, which start and end at ``offsets`` of ``data``."""
+def patch_check(data: bytes | memoryview) -> bytes:
+    """What an index row says of a patch: the first 16 bytes of its sha256."""
+    return hashlib.sha256(data).digest()[:16]
+
+
+def patch_checks(data: memoryview, offsets: NDArray[np.int64]) -> Rows:
+    """``patch_check`` of every patch, dtype ``V16``; they start and end at ``offsets`` of ``data``."""
     ends = offsets.tolist()
-    digests = [hashlib.sha256(data[start:end]).digest()[:16] for start, end in itertools.pairwise(ends)]
+    digests = [patch_check(data[start:end]) for start, end in itertools.pairwise(ends)]
     return np.frombuffer(b"".join(digests), dtype="V16")
+
+
+def refused_patch(
+    code: str, rule: str | None, row: Any, table: TensorTable, where: str, offset: int, problem: str
+) -> CorruptError:
+    """The error for one patch, at byte ``offset`` of pack ``where``, with the names of array and chunk."""
+    pattern = table.arrays[int(row["array"])].pattern
+    message = f"{where}: patch of {pattern} chunk {int(row['chunk'])}{problem}"
+    return CorruptError(code, message, where=where, rule=rule, offset=offset, tensor=pattern)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 from deltastore.entropy import count_bits, position_bits
 from deltastore.errors import CorruptError
 from deltastore.format.anatomy import HEADER_PARTS, Part, dissect
+from deltastore.format.pack import patch_check
 from deltastore.format.patch import Encoding
 from deltastore.format.table import Array
 from deltastore.kernels.reference.ordered import ordered, signed_step
@@ -79,7 +79,7 @@ def decoded_patch(row: Any, start: int, data: bytes, array: Array | None, where:
 
     if len(data) < int(row["length"]):
         raise bad("bad_length", "ends behind the object", "DS061")
-    if hashlib.sha256(data).digest()[:16] != bytes(row["check"]):
+    if patch_check(data) != bytes(row["check"]):
         raise bad("bad_hash", "does not match its hash", "DS044")
     if array is None or chunk >= len(array.grid):
         return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import itertools
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing
@@ -14,6 +13,7 @@ import numpy as np
 
 from deltastore.anchors.in_order import in_order
 from deltastore.errors import CorruptError
+from deltastore.format.pack import patch_check, refused_patch
 from deltastore.format.table import TensorTable
 from deltastore.kernels.rows import Octets, Rows
 from deltastore.stores.base import Store
@@ -122,12 +122,10 @@ def _body(batch: Batch, parts: list[Octets]) -> Octets:
 def check_hashes(fetched: FetchedBatch, key: str, table: TensorTable) -> None:
     """Each patch against its row; ``CorruptError("bad_hash")`` for the first that differs (SPEC DS044)."""
     for row, data in fetched.patches():
-        if hashlib.sha256(data.data).digest()[:16] != bytes(row["check"]):
+        if patch_check(data.data) != bytes(row["check"]):
             raise bad_row("bad_hash", "DS044", row, key, table, " does not match its hash")
 
 
 def bad_row(code: str, rule: str, row: Rows, key: str, table: TensorTable, problem: str) -> CorruptError:
     """The error for one patch, with the names of pack, array and chunk; ``row`` of dtype ``PLACED``."""
-    pattern, chunk = table.arrays[int(row["array"])].pattern, int(row["chunk"])
-    message = f"{key}: patch of {pattern} chunk {chunk}{problem}"
-    return CorruptError(code, message, where=key, rule=rule, offset=int(row["offset"]), tensor=pattern)
+    return refused_patch(code, rule, row, table, key, int(row["offset"]), problem)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Final, NoReturn
 
 import numpy as np
@@ -18,7 +17,14 @@ from numpy.typing import NDArray
 from deltastore.errors import CorruptError, PatchError, UnsupportedError
 from deltastore.format.index_rules import IndexRules
 from deltastore.format.limits import PATCH_SLACK
-from deltastore.format.pack import HEADER_BYTES, PackHeader, index_bytes, pack_key
+from deltastore.format.pack import (
+    HEADER_BYTES,
+    PackHeader,
+    index_bytes,
+    pack_key,
+    patch_checks,
+    refused_patch,
+)
 from deltastore.format.records import PackRef
 from deltastore.format.table import TensorTable
 from deltastore.kernels.cpu import check
@@ -195,9 +201,7 @@ class _Patches:
         """Check the patches of a piece: their hashes and their rules."""
         first, last = np.searchsorted(self.offsets, (start, start + len(data))).tolist()
         rows, offsets = self.rows[first:last], self.offsets[first : last + 1]
-        bounds = pairwise((offsets - start).tolist())
-        hashes = b"".join(hashlib.sha256(data[low:high]).digest()[:16] for low, high in bounds)
-        wrong = np.flatnonzero(rows["check"] != np.frombuffer(hashes, "V16"))
+        wrong = np.flatnonzero(rows["check"] != patch_checks(data, offsets - start))
         if len(wrong):
             raise self._refused(first + int(wrong[0]), "bad_hash", "it does not match its hash", "DS044")
         try:
@@ -206,7 +210,5 @@ class _Patches:
             raise self._refused(first + error.row, error.code, error.reason, error.rule) from None
 
     def _refused(self, number: int, code: str, problem: str, rule: str | None) -> CorruptError:
-        row = self.rows[number]
-        pattern, offset = self.table.arrays[int(row["array"])].pattern, int(self.offsets[number])
-        message = f"{self.where}: patch of {pattern} chunk {int(row['chunk'])}: {problem}"
-        return CorruptError(code, message, where=self.where, rule=rule, offset=offset, tensor=pattern)
+        row, offset = self.rows[number], int(self.offsets[number])
+        return refused_patch(code, rule, row, self.table, self.where, offset, f": {problem}")

@@ -8,7 +8,6 @@ come twice are read again too. Time grows as the rows do, however many packs the
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import itertools
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing, closing
@@ -21,7 +20,7 @@ from numpy.typing import NDArray
 from deltastore.anchors.in_order import in_order
 from deltastore.errors import CorruptError
 from deltastore.format.index_rules import IndexRules
-from deltastore.format.pack import HEADER_BYTES, index_bytes
+from deltastore.format.pack import HEADER_BYTES, index_bytes, patch_check
 from deltastore.format.patch import decode_patch
 from deltastore.format.table import TensorTable
 from deltastore.kernels.rows import ROW, chunks_of
@@ -172,7 +171,7 @@ class _Sharing:
             offset = int(row["offset"])
             patch = memoryview(data)[offset - first : offset - first + int(row["length"])]
             place = f"{pack.key}: patch at byte {offset}"
-            if hashlib.sha256(patch).digest()[:16] != row["check"].tobytes():
+            if patch_check(patch) != row["check"].tobytes():
                 message = f"{place} does not match its hash"
                 raise CorruptError("bad_hash", message, where=pack.key, rule="DS044", offset=offset)
             array = self._table.arrays[int(row["key"]) >> _ARRAY & 0xFFFF]
